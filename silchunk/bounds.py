@@ -1,0 +1,417 @@
+"""The upper bound of the silhouette: what no clustering of this data set can exceed.
+
+Sträng & Dinh, "An upper bound of the silhouette validation metric for clustering", Pattern
+Recognition 178 (2026) 113402, arXiv:2509.08625.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from silchunk.engine import one_blas_thread
+from silchunk.errors import InputError
+from silchunk.kernels import bound as kernel
+from silchunk.panels import PanelSource
+from silchunk.plan import LEAF_ROWS, Plan, ranges
+from silchunk.prepare import Arguments, Job, prepared
+from silchunk.progress import Progress
+from silchunk.sums import AlignedSum, Node
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Vector = np.ndarray[Any, np.dtype[np.float64]]
+Metric = str | Callable[..., float]
+Sizes = int | Sequence[int]
+
+
+def numerical_slack(n: int) -> float:
+    """How far a computed bound may lie below the exact bound of the same distances, at most.
+
+    S and R in a quotient are sums of up to n - 1 positive float64 terms, in blocks of 64: each
+    is off by less than ``(n/64 + 80) u`` relative, u = 2⁻⁵³, and the quotient by twice that and
+    a few roundings more.
+    """
+    return (2.0 * (n / kernel.BLOCK + 80.0) + 8.0) * 2.0**-53
+
+
+@dataclass(frozen=True, repr=False)
+class BoundResult:
+    """Upper bounds of the silhouette of one data set.
+
+    Attributes
+    ----------
+    n : int
+        Number of points.
+    metric : str
+        The metric the distances were measured in.
+    min_cluster_size : int or tuple of int
+        As asked for.
+    asw : float, or array of shape (len(min_cluster_size),)
+        Upper bound of the average silhouette width for clusters of at least that size.
+    samples : float64 array of shape (n,), or (n, len(min_cluster_size))
+        Upper bound of each point's silhouette.
+    plan : Plan
+        How the job was cut.
+    """
+
+    n: int
+    metric: str
+    min_cluster_size: int | tuple[int, ...]
+    samples: Vector
+    plan: Plan
+    _curve: Vector = field(compare=False)
+
+    @property
+    def asw(self) -> Any:
+        """Upper bound of the average silhouette width."""
+        if isinstance(self.min_cluster_size, int):
+            return self.at(self.min_cluster_size)
+        return np.array([self.at(m) for m in self.min_cluster_size])
+
+    def at(self, m: int) -> float:
+        """Upper bound of the ASW over clusterings whose clusters all have at least m points.
+
+        Raises
+        ------
+        InputError
+            If m is not in 1 … n/2: two clusters are the fewest there can be.
+        """
+        (size,) = _checked_sizes(m, self.n)
+        return float(self._curve[size - 1])
+
+    def curve(self) -> Vector:
+        """Array of shape (n // 2,) whose entry m - 1 is ``at(m)``; it never increases."""
+        return self._curve.copy()
+
+    def wcre(self, asw: float, m: int | None = None) -> float:
+        """Worst-case relative error ``(UB - asw) / UB`` of a clustering that scored ``asw``.
+
+        0.14 says: no clustering of these points can be better by more than 14% of the bound.
+        ``m`` is the size of the smallest cluster, if the bound for that size is wanted; by
+        default the (first) size that was asked for. 0 if both score and bound are 0.
+
+        Raises
+        ------
+        InputError
+            If ``asw`` is no silhouette, or above the bound: it then belongs to other data,
+            another metric, or to smaller clusters.
+        """
+        score = float(asw)
+        if not -1.0 <= score <= 1.0:
+            raise InputError(f"an average silhouette width lies in [-1, 1]; got {asw!r}.")
+        bound = float(np.ravel(self.asw)[0]) if m is None else self.at(m)
+        # Scores come from elsewhere, often in single precision.
+        if score > bound + 1e-6:
+            raise InputError(
+                f"the score {score:.6g} is above the upper bound {bound:.6g}, which no clustering "
+                "of these points can be: was it computed on the same points, in the same metric "
+                f"({self.metric}), and with no cluster smaller than asked for?"
+            )
+        return max(0.0, (bound - score) / bound) if bound > 0 else 0.0
+
+    def __repr__(self) -> str:
+        lines = [f"Silhouette upper bound of {self.n:,} points ({self.metric} distance)"]
+        sizes = np.ravel(self.min_cluster_size).tolist()
+        lines += [
+            f"  clusters of {m:,} or more points: average silhouette width <= {self.at(m):.6f}"
+            for m in sizes
+        ]
+        low, middle, high = np.quantile(self.samples.reshape(self.n, -1)[:, 0], [0, 0.5, 1])
+        lines.append(f"  single points: {low:.3f} to {high:.3f}, median {middle:.3f}")
+        lines.append("  .at(m) and .curve() bound larger smallest clusters, .wcre(score) rates one")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _ReducedRows:
+    bounds: Vector  # (r, s): of each row, for each size
+    totals: list[Node]  # of the curve, over aligned leaves of rows
+
+
+@dataclass(frozen=True)
+class _ReduceRows:
+    """Panel task: read or compute a panel, sort its rows, reduce each to its point bounds."""
+
+    panels: PanelSource
+    sizes: tuple[int, ...]
+    curve: bool
+
+    def __call__(self, start: int, stop: int) -> _ReducedRows:
+        panel = self.panels.read(start, stop)
+        panel.sort(axis=1)  # the point itself, at distance 0, comes first
+        bounds = np.empty((stop - start, len(self.sizes)))
+        sums = AlignedSum()
+        for first, last in ranges(stop - start, LEAF_ROWS):
+            rows, out = panel[first:last], bounds[first:last]
+            if self.curve:
+                total = np.zeros(self.panels.n // 2)
+                kernel.constraint_curve(rows, np.array(self.sizes, np.int64), out, total)
+                sums.add(Node(0, total))
+            else:
+                kernel.point_bounds(rows, self.sizes[0], out[:, 0])
+        return _ReducedRows(bounds, sums.nodes)
+
+
+def silhouette_upper_bound(
+    X: Any,
+    *,
+    metric: Metric = "euclidean",
+    min_cluster_size: Sizes = 1,
+    metric_params: Mapping[str, Any] | None = None,
+    dtype: Any = None,
+    validate: bool = True,
+    memory: int | str | None = None,
+    progress: Progress = None,
+    scheduler: str | Client | None = None,
+) -> Any:
+    """Upper bound of the average silhouette width over all clusterings of ``X``.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), or (n, n) with ``metric="precomputed"``
+        Points: an array, the path of a ``.npy`` file or a Zarr array, a Zarr array or store, a
+        Dask array, or anything array-like. n is at least 2.
+    metric : str or callable
+        "euclidean", "sqeuclidean", "cosine", "manhattan", "chebyshev" (fast), any other name of
+        ``sklearn.metrics.pairwise_distances``, a callable of two points, or "precomputed".
+    min_cluster_size : int or sequence of int
+        Least size m that a cluster may have, 1 ≤ m ≤ n/2. Several cost one pass, not one each.
+    metric_params : dict, optional
+        Further arguments of the metric.
+    dtype : "float32" or "float64", optional
+        Of the distances; default float32 for float32 input, else float64. Sums are in float64.
+    validate : bool
+        Whether to check a precomputed matrix (square, finite, ≥ 0, zero diagonal, symmetric).
+    memory : int or str, optional
+        Most bytes one process may use, interpreter and input included: ``"1GiB"``. Default 60%
+        of what the machine, its control group or the workers allow.
+    progress : bool or callable, optional
+        True: a bar on a terminal, else lines on standard error. None: a bar on a terminal, else
+        the log. A callable gets (panels done, panels in all).
+    scheduler : "threads", "synchronous" or distributed.Client, optional
+        Default: the active client if there is one, else threads.
+
+    Returns
+    -------
+    float, or float64 array of shape (len(min_cluster_size),)
+        In [0, 1]. No clustering (with clusters of that size or larger) scores above it; computed
+        values are exact for the distances in ``dtype`` up to `numerical_slack`.
+
+    Raises
+    ------
+    InputError
+        Wrong shape, NaN or infinity, unknown metric, size out of range, no distance matrix.
+    OverBudgetError
+        If the plan cannot fit into ``memory``; before any work.
+
+    Notes
+    -----
+    Time O(n² (d + log n)), one pass; memory O(n) for each row of a panel, never O(n²).
+
+    References
+    ----------
+    Sträng & Dinh, Pattern Recognition 178 (2026) 113402, arXiv:2509.08625.
+
+    Examples
+    --------
+    >>> from silchunk import silhouette_upper_bound
+    >>> points = [[0.2], [0.1], [0.12], [1.34], [1.11], [1.6]]
+    >>> round(silhouette_upper_bound(points), 4)
+    0.8652
+    >>> silhouette_upper_bound(points, min_cluster_size=[1, 3]).round(4)
+    array([0.8652, 0.8335])
+    """
+    arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
+    samples = _point_bounds(X, arguments, min_cluster_size)
+    means = _mean_over_rows(samples)
+    return float(means[0]) if _is_one(min_cluster_size) else means
+
+
+def silhouette_upper_bound_samples(
+    X: Any,
+    *,
+    metric: Metric = "euclidean",
+    min_cluster_size: Sizes = 1,
+    metric_params: Mapping[str, Any] | None = None,
+    dtype: Any = None,
+    validate: bool = True,
+    memory: int | str | None = None,
+    progress: Progress = None,
+    scheduler: str | Client | None = None,
+) -> Vector:
+    """Upper bound of each point's silhouette over all clusterings of ``X``.
+
+    Parameters, errors, cost and source are those of `silhouette_upper_bound`.
+
+    Returns
+    -------
+    float64 array of shape (n,), or (n, len(min_cluster_size))
+        In [0, 1].
+
+    Examples
+    --------
+    >>> from silchunk import silhouette_upper_bound_samples
+    >>> silhouette_upper_bound_samples([[0.0], [1.0], [5.0]]).round(2)
+    array([0.8 , 0.75, 0.2 ])
+    """
+    arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
+    samples = _point_bounds(X, arguments, min_cluster_size)
+    return samples[:, 0] if _is_one(min_cluster_size) else samples
+
+
+def silhouette_bounds(
+    X: Any,
+    *,
+    metric: Metric = "euclidean",
+    min_cluster_size: Sizes = 1,
+    metric_params: Mapping[str, Any] | None = None,
+    dtype: Any = None,
+    validate: bool = True,
+    memory: int | str | None = None,
+    progress: Progress = None,
+    scheduler: str | Client | None = None,
+) -> BoundResult:
+    """All bounds of ``X`` from one pass: ASW, single points, and every minimum cluster size.
+
+    Parameters, errors, cost and source are those of `silhouette_upper_bound`; the whole curve
+    costs less than a second pass would.
+
+    Returns
+    -------
+    BoundResult
+
+    Examples
+    --------
+    >>> from silchunk import silhouette_bounds
+    >>> bounds = silhouette_bounds([[0.2], [0.1], [0.12], [1.34], [1.11], [1.6]])
+    >>> round(bounds.at(3), 4)
+    0.8335
+    >>> round(bounds.wcre(0.790), 3)
+    0.087
+    """
+    arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
+    with _bound_job(X, arguments, min_cluster_size, curve=True) as (job, sizes):
+        samples, curve = _reduce(job, sizes, curve=True)
+        one = _is_one(min_cluster_size)
+        return BoundResult(
+            n=job.n,
+            metric=job.metric_name,
+            min_cluster_size=sizes[0] if one else sizes,
+            samples=samples[:, 0] if one else samples,
+            plan=job.plan,
+            _curve=curve,
+        )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a bound would take: the plan, and the time that a sample of its panels suggests."""
+
+    plan: Plan
+    seconds: float
+
+
+def estimate_bounds(
+    X: Any,
+    *,
+    metric: Metric = "euclidean",
+    min_cluster_size: Sizes = 1,
+    metric_params: Mapping[str, Any] | None = None,
+    dtype: Any = None,
+    validate: bool = True,
+    memory: int | str | None = None,
+    progress: Progress = None,
+    scheduler: str | Client | None = None,
+) -> Estimate:
+    """Plan a bound of ``X`` and measure a few of its panels, without doing the rest.
+
+    Parameters and errors are those of `silhouette_upper_bound`. A matrix is not checked here,
+    and the time of its check is not part of the estimate.
+
+    Returns
+    -------
+    Estimate
+    """
+    arguments = Arguments(metric, metric_params, dtype, False, memory, False, scheduler)
+    with _bound_job(X, arguments, min_cluster_size, curve=False) as (job, sizes):
+        reduce_rows = _ReduceRows(job.panels, sizes, curve=len(sizes) > 1)
+        with one_blas_thread():
+            reduce_rows(0, min(job.n, 8))  # compiles the kernels
+        sample = job.plan.panels()[: job.where.processes * job.plan.concurrency]
+        began = time.perf_counter()
+        job.map(reduce_rows, lambda _, reduced: None, "sample panels", sample)
+        elapsed = time.perf_counter() - began
+        rows = sample[-1][1]
+        return Estimate(job.plan, elapsed * job.n / rows)
+
+
+@contextmanager
+def _bound_job(
+    X: Any, arguments: Arguments, min_cluster_size: Sizes, *, curve: bool
+) -> Iterator[tuple[Job, tuple[int, ...]]]:
+    n_sizes = np.size(min_cluster_size)
+    sums = curve or n_sizes > 1
+    with prepared(
+        X,
+        arguments,
+        outputs=1 if sums else 0,
+        # Samples; and the curve's tree of sums, a level for each doubling of the leaves.
+        result_bytes=16 * n_sizes + (4 * 32 if sums else 0),
+        check_n=lambda n: _checked_sizes(min_cluster_size, n),
+    ) as job:
+        yield job, _checked_sizes(min_cluster_size, job.n)
+
+
+def _point_bounds(X: Any, arguments: Arguments, min_cluster_size: Sizes) -> Vector:
+    with _bound_job(X, arguments, min_cluster_size, curve=False) as (job, sizes):
+        return _reduce(job, sizes, curve=len(sizes) > 1)[0]
+
+
+def _reduce(job: Job, sizes: tuple[int, ...], *, curve: bool) -> tuple[Vector, Vector]:
+    """Map all panels; returns samples (n, s) and, if asked for, the mean curve (n // 2,)."""
+    samples = np.empty((job.n, len(sizes)))
+    sums = AlignedSum()
+    panels = job.plan.panels()
+
+    def combine(index: int, reduced: _ReducedRows) -> None:
+        samples[slice(*panels[index])] = reduced.bounds
+        for node in reduced.totals:
+            sums.add(node)
+
+    job.map(_ReduceRows(job.panels, sizes, curve), combine, "silhouette bound")
+    return samples, sums.total() / job.n if curve else np.empty(0)
+
+
+def _mean_over_rows(samples: Vector) -> Vector:
+    """Column means, added in the same order as the curve: equal to it to the last bit."""
+    sums = AlignedSum()
+    for first, last in ranges(len(samples), LEAF_ROWS):
+        sums.add(Node(0, np.cumsum(samples[first:last], axis=0)[-1]))
+    return sums.total() / len(samples)
+
+
+def _is_one(min_cluster_size: Sizes) -> bool:
+    return np.ndim(min_cluster_size) == 0
+
+
+def _checked_sizes(min_cluster_size: Sizes, n: int) -> tuple[int, ...]:
+    sizes = []
+    for m in np.ravel(np.asarray(min_cluster_size, dtype=object)):
+        if isinstance(m, bool) or not isinstance(m, (int, np.integer)):
+            raise InputError(f"min_cluster_size takes integers; got {m!r}.")
+        if not 1 <= m <= n // 2:
+            raise InputError(
+                f"min_cluster_size must be from 1 to n/2 = {n // 2} for {n:,} points, since there "
+                f"are two clusters at least; got {m}."
+            )
+        sizes.append(int(m))
+    if not sizes:
+        raise InputError("min_cluster_size is an empty list; give at least one size.")
+    return tuple(sizes)

@@ -1,0 +1,337 @@
+"""The only Dask code: run one task per panel, on threads or on a cluster, results in panel order.
+
+A task is a picklable callable of a row range. It reads what it needs, and returns something tiny.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import dask
+import dask.system
+import dask.utils
+from threadpoolctl import threadpool_limits
+
+from silchunk import machine
+from silchunk.errors import ClusterError, InputError, SilchunkError
+from silchunk.progress import Progress, reporting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from distributed import Client, Future
+
+log = logging.getLogger("silchunk")
+
+PanelRange = tuple[int, int]
+Task = Callable[[int, int], Any]
+Consume = Callable[[int, Any], None]
+
+# Reads that failed are tried again this often; nothing else is worth repeating.
+READ_RETRIES = 2
+# Tasks sent ahead, for each thread of a cluster: enough to hide the round trip.
+SENT_AHEAD = 2
+# Seconds without a single worker after which a job gives up.
+LOST_WORKERS_SECONDS = 60.0
+POLL_SECONDS = 5.0
+
+LOCAL_SCHEDULERS = ("threads", "synchronous")
+
+
+@dataclass(frozen=True)
+class Executor:
+    """Where tasks run, and what each process there offers."""
+
+    client: Client | None
+    scheduler: str
+    processes: int
+    concurrency: int  # tasks at once in one process
+    memory_bytes: int  # of one process, all of it
+
+    @property
+    def distributed(self) -> bool:
+        """Whether tasks run in other processes, to which arrays must not be sent."""
+        return self.client is not None
+
+
+def executor(scheduler: str | Client | None = None) -> Executor:
+    """Choose where to run.
+
+    Parameters
+    ----------
+    scheduler : None, "threads", "synchronous" or distributed.Client
+        None takes the active client if there is one, then Dask's configuration, then threads.
+        No process is ever started here.
+    """
+    if isinstance(scheduler, str):
+        return _local(scheduler)
+    if scheduler is not None:
+        if not hasattr(scheduler, "scheduler_info"):
+            raise InputError(
+                f"scheduler must be 'threads', 'synchronous' or a distributed.Client; "
+                f"got {scheduler!r}."
+            )
+        return _cluster(scheduler)
+    # Without distributed in this process there cannot be an active client.
+    distributed = sys.modules.get("distributed")
+    if distributed is not None:
+        try:
+            return _cluster(distributed.default_client())
+        except ValueError:
+            pass
+    return _local(dask.config.get("scheduler", None) or "threads")
+
+
+def _local(scheduler: Any) -> Executor:
+    names = {"threading": "threads", "sync": "synchronous", "single-threaded": "synchronous"}
+    name = names.get(scheduler, scheduler)
+    if name not in LOCAL_SCHEDULERS:
+        raise InputError(
+            f"scheduler {scheduler!r} is not one that silchunk runs on: use 'threads', "
+            "'synchronous', or a distributed.Client for several processes."
+        )
+    workers = 1
+    if name == "threads":
+        workers = int(dask.config.get("num_workers", None) or dask.system.CPU_COUNT)
+    return Executor(None, name, 1, workers, machine.memory_limit())
+
+
+def _cluster(client: Client) -> Executor:
+    if client.asynchronous:
+        raise InputError("silchunk needs a client made with asynchronous=False.")
+    workers = _workers(client)
+    if not workers:
+        log.info("waiting up to %g s for a worker", LOST_WORKERS_SECONDS)
+        try:
+            client.wait_for_workers(1, timeout=LOST_WORKERS_SECONDS)
+        except TimeoutError as error:
+            raise ClusterError(_no_workers_message(client)) from error
+        workers = _workers(client)
+    threads = max(worker["nthreads"] for worker in workers.values())
+    limits = [worker["memory_limit"] for worker in workers.values() if worker["memory_limit"]]
+    return Executor(client, "distributed", len(workers), threads, min([*limits, sys.maxsize]))
+
+
+def _workers(client: Client) -> dict[str, Any]:
+    workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    return workers
+
+
+def byte_budget(memory: int | str | None, where: Executor) -> int:
+    """Bytes from ``memory``: a count, a string such as ``"512MiB"``, or None for a default share
+    of what a process may use there."""
+    if memory is None:
+        return machine.default_budget(where.memory_bytes)
+    try:
+        count = int(dask.utils.parse_bytes(memory))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f'memory must be bytes or a string such as "1GiB"; got {memory!r}.') from (
+            error
+        )
+    if count <= 0:
+        raise InputError(f"memory must be positive; got {memory!r}.")
+    return count
+
+
+def scratch_parent() -> str:
+    """Folder for temporary files: Dask's ``temporary-directory``, or the system's."""
+    return dask.config.get("temporary-directory", None) or tempfile.gettempdir()
+
+
+def map_panels(
+    task: Task,
+    panels: Sequence[PanelRange],
+    consume: Consume,
+    *,
+    where: Executor,
+    concurrency: int | None = None,
+    progress: Progress = None,
+    label: str = "panels",
+    task_bytes: int = 0,
+) -> None:
+    """Run ``task(start, stop)`` for every panel and hand each result to ``consume(i, result)``.
+
+    ``consume`` is called in the order of the panels and by one thread at a time; a result is
+    dropped as soon as it is consumed.
+
+    Parameters
+    ----------
+    task : callable of (start, stop)
+        Picklable if ``where`` is a cluster; it then carries paths, not arrays.
+    panels : sequence of (start, stop)
+    consume : callable of (index, result)
+    where : Executor
+    concurrency : int, optional
+        Tasks at once in one process; default and upper limit ``where.concurrency``.
+    progress : bool, callable or None
+        See `silchunk.progress.reporting`.
+    label : str
+        What is being done, for the progress line.
+    task_bytes : int
+        Memory of one task, for the message when workers are lost.
+
+    Raises
+    ------
+    ClusterError
+        Workers died over a panel, or none was left for `LOST_WORKERS_SECONDS` seconds.
+    """
+    attempt = _Attempt(task)
+    running = min(concurrency or where.concurrency, where.concurrency)
+    with reporting(progress, label) as advance:
+        inbox = _InOrder(consume, len(panels), advance)
+        if where.client is not None:
+            _run_on_cluster(attempt, panels, inbox, where.client, running, task_bytes)
+        else:
+            _run_locally(attempt, panels, inbox, where.scheduler, running)
+
+
+class _InOrder:
+    """Passes results on in order; one that comes early waits for those before it."""
+
+    def __init__(self, consume: Consume, total: int, advance: Callable[[int, int], None]) -> None:
+        self.consume = consume
+        self.total = total
+        self.advance = advance
+        self.waiting: dict[int, Any] = {}
+        self.next = 0
+        self.done = 0
+        self.lock = threading.Lock()
+
+    def put(self, index: int, result: Any) -> None:
+        with self.lock:
+            self.waiting[index] = result
+            while self.next in self.waiting:
+                self.consume(self.next, self.waiting.pop(self.next))
+                self.next += 1
+            self.done += 1
+            self.advance(self.done, self.total)
+
+
+class _Attempt:
+    """A task with one BLAS thread and a second chance for reads that failed."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __call__(self, panel: PanelRange) -> Any:
+        for tries_left in range(READ_RETRIES, -1, -1):
+            try:
+                with one_blas_thread():
+                    return self.task(*panel)
+            except OSError as error:
+                # Our own errors, a missing input among them, do not pass with time.
+                if isinstance(error, SilchunkError) or not tries_left:
+                    raise
+                log.warning("rows %d to %d: %s; trying again", *panel, error)
+                time.sleep(0.1)
+        raise AssertionError("unreachable")
+
+
+def _run_locally(
+    attempt: _Attempt, panels: Sequence[PanelRange], inbox: _InOrder, scheduler: str, running: int
+) -> None:
+    def step(index: int) -> None:
+        # The result goes to the inbox, not to Dask: Dask would hold all of them to the end.
+        inbox.put(index, attempt(panels[index]))
+
+    steps = [dask.delayed(step, pure=False)(index) for index in range(len(panels))]
+    # Held around the whole run: tasks that overlap would otherwise set and reset it by turns.
+    with one_blas_thread():
+        dask.compute(*steps, scheduler=scheduler, num_workers=running)
+
+
+def _run_on_cluster(
+    attempt: _Attempt,
+    panels: Sequence[PanelRange],
+    inbox: _InOrder,
+    client: Client,
+    running: int,
+    task_bytes: int,
+) -> None:
+    import distributed
+
+    left = iter(range(len(panels)))
+    flying: dict[Future, int] = {}
+    last_sign_of_life = time.monotonic()
+    try:
+        while True:
+            threads = sum(min(running, w["nthreads"]) for w in _workers(client).values())
+            for index in islice(left, max(0, SENT_AHEAD * max(threads, 1) - len(flying))):
+                flying[client.submit(attempt, panels[index], pure=False)] = index
+            if not flying:
+                return
+            try:
+                distributed.wait(flying, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+            except TimeoutError:
+                if threads:
+                    last_sign_of_life = time.monotonic()
+            for future in [f for f in flying if f.done()]:
+                index = flying.pop(future)
+                inbox.put(index, _result(future, panels[index], task_bytes))
+                future.release()
+                last_sign_of_life = time.monotonic()
+            if time.monotonic() - last_sign_of_life > LOST_WORKERS_SECONDS:
+                raise ClusterError(_no_workers_message(client))
+    finally:
+        client.cancel(list(flying))
+
+
+def _result(future: Future, panel: PanelRange, task_bytes: int) -> Any:
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError
+
+    try:
+        return future.result(timeout=POLL_SECONDS)
+    except KilledWorker as error:
+        raise ClusterError(
+            f"workers died again and again over rows {panel[0]:,} to {panel[1]:,}, most likely "
+            f"out of memory: one task needs {task_bytes:,} bytes. Lower memory= so that it fits "
+            "the workers' limit, or give each worker fewer threads."
+        ) from error
+    except FutureCancelledError as error:
+        raise ClusterError(
+            f"the cluster dropped rows {panel[0]:,} to {panel[1]:,}: {error}"
+        ) from error
+
+
+def _no_workers_message(client: Client) -> str:
+    scheduler = client.scheduler.address if client.scheduler is not None else "the scheduler"
+    return (
+        f"{scheduler} has had no worker for {LOST_WORKERS_SECONDS:g} seconds. "
+        "Start workers for it, or close the client to run on this machine's threads."
+    )
+
+
+_blas_lock = threading.Lock()
+_blas_users = 0
+_blas_limit: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread while any task of this process runs; parallelism is over panels.
+
+    The limit is one setting for the whole process, so it is set by the first task to enter and
+    lifted by the last to leave.
+    """
+    global _blas_users, _blas_limit
+    with _blas_lock:
+        if _blas_users == 0:
+            _blas_limit = threadpool_limits(1, user_api="blas")
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _blas_limit.restore_original_limits()

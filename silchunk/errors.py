@@ -1,0 +1,43 @@
+"""Every error and warning silchunk raises; each error is also the builtin a caller would expect."""
+
+from __future__ import annotations
+
+
+class SilchunkError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class InputError(SilchunkError, ValueError):
+    """An argument or a data set has a wrong value; the message names it and the remedy."""
+
+
+class InputTypeError(SilchunkError, TypeError):
+    """An argument or a data set is of a kind that cannot be read."""
+
+
+class InputNotFoundError(SilchunkError, FileNotFoundError):
+    """A path that was given as input does not exist."""
+
+
+class OutputExistsError(SilchunkError, FileExistsError):
+    """An output path is taken already; nothing is overwritten unless asked for."""
+
+
+class OverBudgetError(SilchunkError, MemoryError):
+    """The job cannot be planned within the memory budget; raised before any work starts."""
+
+
+class ClusterError(SilchunkError, RuntimeError):
+    """The Dask cluster lost the job: no workers, killed workers or a closed client."""
+
+
+class SilchunkWarning(UserWarning):
+    """Base of every warning issued by silchunk."""
+
+
+class LooksPrecomputedWarning(SilchunkWarning):
+    """Points that look like a distance matrix: ``metric="precomputed"`` was probably meant."""
+
+
+class SlowMetricWarning(SilchunkWarning):
+    """A metric that runs serially in Python; the message names what is faster."""

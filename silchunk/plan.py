@@ -1,0 +1,202 @@
+"""Plans: integers only. From sizes and a byte budget to panels, tasks and peak memory.
+
+A plan is made before any work and printed on request; a job that cannot fit is refused here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silchunk.errors import OverBudgetError
+
+# Interpreter, NumPy, numba with its compiled kernels, Dask, Zarr: measured by tests/test_memory.py.
+RUNTIME_BYTES = 160 << 20
+# scikit-learn and scipy, loaded for metrics that come from them.
+SCIKIT_LEARN_BYTES = 96 << 20
+
+# Panels are 64 · 2^k rows: sums over rows run along one binary tree of 64-row leaves, whose
+# nodes every such panel matches.
+LEAF_ROWS = 64
+PREFERRED_PANEL_ROWS = 256
+LARGEST_PANEL_ROWS = 4096
+LARGEST_CHECK_ROWS = 2048
+
+# Tiles of LEAF_ROWS × TILE_COLUMNS distances lie on a fixed grid of global indices: the matrix
+# product of a tile then has the same operands and shape in every plan, and the same bits.
+TILE_COLUMNS = 1024
+# Points are read this many at a time, unless their chunks are longer.
+READ_ROWS = 8192
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a job over the n × n distances is cut into row panels. All sizes in bytes or rows."""
+
+    n: int
+    itemsize: int
+    panel_rows: int
+    concurrency: int
+    read_rows: int
+    task_bytes: int
+    resident_bytes: int
+    runtime_bytes: int
+    budget_bytes: int
+
+    @property
+    def n_panels(self) -> int:
+        """Number of tasks: one per panel."""
+        return -(-self.n // self.panel_rows)
+
+    @property
+    def panel_bytes(self) -> int:
+        """Size of one panel of distances."""
+        return self.panel_rows * self.n * self.itemsize
+
+    @property
+    def peak_bytes(self) -> int:
+        """Most memory one process holds at any time, everything included."""
+        return self.runtime_bytes + self.resident_bytes + self.concurrency * self.task_bytes
+
+    def panels(self) -> list[tuple[int, int]]:
+        """Row ranges [start, stop) of the panels, in order."""
+        return ranges(self.n, self.panel_rows)
+
+    @property
+    def check_rows(self) -> int:
+        """Side of the square tiles in which a matrix is compared with its transpose: as large as
+        a task's memory allows, since stored rows are longer than a tile is wide."""
+        side = LEAF_ROWS
+        while 2 * side <= LARGEST_CHECK_ROWS and 6 * (2 * side) ** 2 * 8 <= self.task_bytes:
+            side *= 2
+        return side
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<18}{value}" for name, value in self.facts())
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The plan as (name, value) pairs for people."""
+        return [
+            ("distances", f"{self.n:,} x {self.n:,}, {self.itemsize} bytes each, never stored"),
+            ("panels", f"{self.n_panels:,} tasks of {self.panel_rows:,} rows"),
+            ("panel size", format_bytes(self.panel_bytes)),
+            ("at once", f"{self.concurrency} tasks in each process"),
+            ("one task", format_bytes(self.task_bytes)),
+            ("held throughout", format_bytes(self.resident_bytes)),
+            ("runtime", f"{format_bytes(self.runtime_bytes)} (interpreter and libraries)"),
+            ("peak memory", f"{format_bytes(self.peak_bytes)} in each process"),
+            ("budget", format_bytes(self.budget_bytes)),
+        ]
+
+
+def plan_panels(
+    *,
+    n: int,
+    width: int,
+    itemsize: int,
+    budget_bytes: int,
+    concurrency: int,
+    from_points: bool,
+    resident_bytes: int = 0,
+    chunk_rows: int = 1,
+    outputs: int = 1,
+    runtime_bytes: int = RUNTIME_BYTES,
+) -> Plan:
+    """Plan a job that reduces the rows of an n × n distance matrix.
+
+    Parameters
+    ----------
+    n : int
+        Number of points, at least 2.
+    width : int
+        Columns of the input: features of the points, or n for a matrix.
+    itemsize : int
+        Bytes of one distance in a panel, 4 or 8.
+    budget_bytes : int
+        Bytes one process may use at its peak, everything included.
+    concurrency : int
+        Tasks that may run at once in one process; fewer are planned if they do not fit.
+    from_points : bool
+        Panels are computed from points; otherwise they are read from a matrix.
+    resident_bytes : int
+        Bytes of input and results held in memory throughout.
+    chunk_rows : int
+        Rows of the input that are stored together.
+    outputs : int
+        Float64 values each row is reduced to.
+    runtime_bytes : int
+        Bytes of the process before any data.
+
+    Raises
+    ------
+    OverBudgetError
+        If not even one task with the smallest panel fits.
+    """
+    read_rows = max(READ_ROWS, _round_up(chunk_rows, TILE_COLUMNS)) if from_points else 0
+    read_rows = min(read_rows, _round_up(n, TILE_COLUMNS)) if from_points else 0
+
+    def task_bytes(panel_rows: int) -> int:
+        rows = min(panel_rows, n)
+        distances = rows * n * itemsize
+        reduced = 3 * min(rows, LEAF_ROWS) * outputs * 8 + 8 * n * 8
+        if from_points:
+            # A read block and one decoded copy of it; a tile's columns three times over in
+            # float64; the panel's own rows; the float64 product of a tile.
+            scratch = 2 * read_rows * width * 8 + 3 * TILE_COLUMNS * width * 8
+            scratch += 3 * rows * width * 8 + 2 * LEAF_ROWS * TILE_COLUMNS * 8
+        else:
+            # The stored rows as read, decoded by whole chunks, next to the panel.
+            scratch = distances + _round_up(rows, chunk_rows) * n * 8
+        return distances + scratch + reduced
+
+    sizes = [LEAF_ROWS]
+    while sizes[-1] < min(LARGEST_PANEL_ROWS, max(PREFERRED_PANEL_ROWS, chunk_rows)):
+        if sizes[-1] >= n:
+            break
+        sizes.append(2 * sizes[-1])
+    available = budget_bytes - runtime_bytes - resident_bytes
+    # Keep every core busy first; longer panels only make reading and set-up cheaper.
+    for running in range(concurrency, 0, -1):
+        for panel_rows in reversed(sizes):
+            if running * task_bytes(panel_rows) <= available:
+                return Plan(
+                    n=n,
+                    itemsize=itemsize,
+                    panel_rows=panel_rows,
+                    concurrency=running,
+                    read_rows=read_rows,
+                    task_bytes=task_bytes(panel_rows),
+                    resident_bytes=resident_bytes,
+                    runtime_bytes=runtime_bytes,
+                    budget_bytes=budget_bytes,
+                )
+    least = task_bytes(LEAF_ROWS)
+    needed = runtime_bytes + resident_bytes + least
+    raise OverBudgetError(
+        f"{n:,} points need at least {format_bytes(needed)} of memory in each process "
+        f"({format_bytes(runtime_bytes)} runtime, {format_bytes(resident_bytes)} input and "
+        f"results, "
+        f"{format_bytes(least)} for one panel of {min(LEAF_ROWS, n)} rows), but the budget allows "
+        f"{format_bytes(budget_bytes)}. Raise memory= to {format_bytes(needed)} or more"
+        + (', or pass dtype="float32"' if itemsize == 8 else "")
+        + ("" if not resident_bytes else ", or pass the input as a file instead of an array")
+        + "."
+    )
+
+
+def ranges(n: int, step: int) -> list[tuple[int, int]]:
+    """Ranges [start, stop) of ``step`` that cover ``n``."""
+    return [(start, min(n, start + step)) for start in range(0, n, step)]
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def format_bytes(count: int) -> str:
+    """Bytes for people, rounded up to what is shown: '231 MiB', '1.5 GiB'."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count >= 1 << power:
+            tenths = -(-(10 * count) >> power)
+            whole, tenth = divmod(tenths, 10)
+            return f"{whole}.{tenth} {unit}" if whole < 100 else f"{whole + (tenth > 0)} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,232 @@
+"""From a user's arguments to row panels that are ready to be mapped: read, plan, check.
+
+Every function that reduces distances starts here, so that all of them take the same input and
+the same keywords and refuse the same mistakes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from silchunk import engine, metrics, plan, precomputed, scan
+from silchunk.errors import InputError, SilchunkWarning
+from silchunk.panels import MatrixPanels, PanelSource, PointPanels
+from silchunk.points import RowSource, as_rows, float_dtype, in_memory, on_disk, scratch_folder
+from silchunk.progress import Progress
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+# Input of up to this part of the budget is held in memory, so that it is read from disk once.
+HELD_SHARE = 8
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The keywords that every function with distances takes."""
+
+    metric: str | Callable[..., float] = "euclidean"
+    metric_params: Mapping[str, Any] | None = None
+    dtype: Any = None
+    validate: bool = True
+    memory: int | str | None = None
+    progress: Progress = None
+    scheduler: str | Client | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Panels that are checked, planned and ready to be mapped."""
+
+    panels: PanelSource
+    plan: plan.Plan
+    where: engine.Executor
+    progress: Progress
+    metric_name: str
+    n_features: int | None  # None for a matrix
+
+    @property
+    def n(self) -> int:
+        """Number of points."""
+        return self.plan.n
+
+    def map(
+        self,
+        task: engine.Task,
+        consume: engine.Consume,
+        label: str,
+        panels: Sequence[engine.PanelRange] | None = None,
+    ) -> None:
+        """Run ``task`` over all panels, or those given; see `silchunk.engine.map_panels`."""
+        engine.map_panels(
+            task,
+            self.plan.panels() if panels is None else panels,
+            consume,
+            where=self.where,
+            concurrency=self.plan.concurrency,
+            progress=self.progress,
+            label=label,
+            task_bytes=self.plan.task_bytes,
+        )
+
+
+@contextmanager
+def prepared(
+    X: Any,
+    arguments: Arguments,
+    *,
+    outputs: int = 1,
+    result_bytes: int = 0,
+    check_n: Callable[[int], object] = lambda n: None,
+) -> Iterator[Job]:
+    """Read, plan and check ``X``; temporary files live as long as the context.
+
+    Parameters
+    ----------
+    X : points (n, d) or, with ``metric="precomputed"``, a distance matrix (n, n)
+    arguments : Arguments
+    outputs : int
+        Float64 values per point of the input that a task's result holds.
+    result_bytes : int
+        Bytes of results per point that are held throughout.
+    check_n : callable
+        Called with n before any pass over the data, to refuse arguments that do not go with it.
+    """
+    name = metrics.canonical_name(arguments.metric)
+    where = engine.executor(arguments.scheduler)
+    budget = engine.byte_budget(arguments.memory, where)
+    with scratch_folder(engine.scratch_parent()) as scratch:
+        held_bytes = budget // HELD_SHARE
+        source = as_rows(X, scratch=scratch, memory_bytes=held_bytes)
+        dtype = _panel_dtype(arguments.dtype, source)
+        if name == "precomputed":
+            precomputed.check_square(source, "X")
+        if where.distributed:
+            source = on_disk(source, scratch)
+        elif name != "precomputed" and source.shape[0] * source.shape[1] * 8 <= held_bytes:
+            source = in_memory(source)
+        n, width = source.shape
+        if n < 2:
+            raise InputError(f"X has {n} point; a silhouette needs 2 at least.")
+        check_n(n)
+        job_plan = plan.plan_panels(
+            n=n,
+            width=width,
+            itemsize=dtype.itemsize,
+            budget_bytes=budget,
+            concurrency=where.concurrency,
+            from_points=name != "precomputed",
+            resident_bytes=source.resident_bytes + n * result_bytes,
+            chunk_rows=source.chunk_rows,
+            outputs=outputs,
+            runtime_bytes=plan.RUNTIME_BYTES + _extra_runtime(name),
+        )
+        if name == "precomputed":
+            if arguments.metric_params:
+                raise InputError('metric="precomputed" takes no metric_params.')
+            panels = _matrix_panels(source, dtype, job_plan, where, arguments)
+        else:
+            panels = _point_panels(source, dtype, job_plan, where, arguments)
+        yield Job(
+            panels,
+            job_plan,
+            where,
+            arguments.progress,
+            name,
+            None if name == "precomputed" else width,
+        )
+
+
+def _panel_dtype(dtype: Any, source: RowSource) -> np.dtype[Any]:
+    if dtype is None:
+        return float_dtype(source.dtype)
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:
+        wanted = np.dtype(object)
+    for known in (np.dtype(np.float32), np.dtype(np.float64)):
+        if wanted == known:
+            return known
+    raise InputError(f"dtype must be 'float32' or 'float64'; got {dtype!r}.")
+
+
+def _extra_runtime(name: str) -> int:
+    core = name in metrics.CORE_METRICS or name == "precomputed"
+    return 0 if core else plan.SCIKIT_LEARN_BYTES
+
+
+def _matrix_panels(
+    source: RowSource,
+    dtype: np.dtype[Any],
+    job_plan: plan.Plan,
+    where: engine.Executor,
+    arguments: Arguments,
+) -> PanelSource:
+    if arguments.validate:
+        precomputed.check_matrix(
+            source,
+            name="X",
+            where=where,
+            side=job_plan.check_rows,
+            concurrency=job_plan.concurrency,
+            progress=arguments.progress,
+        )
+    return MatrixPanels(source, dtype)
+
+
+def _point_panels(
+    source: RowSource,
+    dtype: np.dtype[Any],
+    job_plan: plan.Plan,
+    where: engine.Executor,
+    arguments: Arguments,
+) -> PanelSource:
+    name = metrics.canonical_name(arguments.metric)
+    params = dict(arguments.metric_params or {})
+    read_rows = job_plan.read_rows
+    frame = scan.scan_points(
+        source,
+        name="X",
+        where=where,
+        read_rows=read_rows,
+        allow_missing=metrics.allows_missing(name),
+    )
+    scan.warn_if_square(source, "X")
+    if name == "cosine":
+        scan.refuse_zero_rows(source, name="X", where=where, read_rows=read_rows)
+    if name in ("seuclidean", "mahalanobis") and not params:
+        params = _fitted_params(name, source, frame, where, read_rows)
+    metric = metrics.make_metric(arguments.metric, params, frame, source, dtype)
+    if isinstance(metric, metrics.PairwiseMetric):
+        if metric.boolean and source.dtype.kind != "b":
+            warnings.warn(
+                f"metric {name!r} compares booleans: every value of X other than 0 counts as True.",
+                SilchunkWarning,
+                stacklevel=2,
+            )
+        metrics.try_metric(metric, source)
+    if callable(arguments.metric):
+        metrics.check_callable(arguments.metric, params, source)
+    return PointPanels(source, metric, dtype, read_rows)
+
+
+def _fitted_params(
+    name: str, source: RowSource, frame: metrics.Frame, where: engine.Executor, read_rows: int
+) -> dict[str, Any]:
+    """Parameters that scikit-learn takes from the whole data set, not from a tile of it."""
+    covariance = scan.covariance(source, frame, where=where, read_rows=read_rows)
+    if name == "seuclidean":
+        return {"V": np.diagonal(covariance).copy()}
+    try:
+        return {"VI": np.linalg.inv(covariance).T}
+    except np.linalg.LinAlgError as error:
+        raise InputError(
+            "metric 'mahalanobis': the covariance of X is singular. Pass "
+            'metric_params={"VI": ...}, or drop features that depend on others.'
+        ) from error

@@ -1,0 +1,169 @@
+"""One pass over the points before any distance: are they finite, and where do they lie?"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from silchunk import engine
+from silchunk.errors import InputError, LooksPrecomputedWarning
+from silchunk.metrics import Frame
+from silchunk.plan import ranges
+from silchunk.points import Block, RowSource
+
+# Sums run over blocks of this many rows on a fixed grid, so that they do not depend on how the
+# points are stored or read.
+GRID_ROWS = 4096
+# A square input is compared with its transpose on this many leading rows and columns.
+SQUARE_SAMPLE = 1024
+
+
+class _Summary(NamedTuple):
+    sums: Block  # (blocks, d)
+    low: Block  # (d,)
+    high: Block  # (d,)
+
+
+@dataclass(frozen=True)
+class _Summarise:
+    """Panel task: per-feature sums and range of a row range; raises at the first NaN or inf."""
+
+    points: RowSource
+    name: str
+    allow_missing: bool
+
+    def __call__(self, start: int, stop: int) -> _Summary:
+        block = self.points.rows(start, stop)
+        if self.allow_missing:
+            block = np.where(np.isnan(block), block.dtype.type(0), block)
+        low, high = block.min(axis=0), block.max(axis=0)
+        # NaN and inf pass through min and max, which spares a look at every value.
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            row, column = np.argwhere(~np.isfinite(block))[0]
+            raise InputError(
+                f"{self.name} has {block[row, column]} at row {start + row}, column {column} "
+                "(counted from 0). Distances need finite values: drop or fill such rows first."
+            )
+        starts = np.arange(0, stop - start, GRID_ROWS)
+        with np.errstate(over="ignore"):
+            sums = np.add.reduceat(block, starts, axis=0, dtype=np.float64)
+        return _Summary(sums, low.astype(np.float64), high.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Panel task: ``Σ (x - c)(x - c)ᵀ`` of each grid block of a row range."""
+
+    points: RowSource
+    centre: Block
+
+    def __call__(self, start: int, stop: int) -> list[Block]:
+        block = self.points.rows(start, stop) - self.centre
+        return [
+            block[first : first + GRID_ROWS].T @ block[first : first + GRID_ROWS]
+            for first in range(0, len(block), GRID_ROWS)
+        ]
+
+
+def scan_points(
+    points: RowSource, *, name: str, where: engine.Executor, read_rows: int, allow_missing: bool
+) -> Frame:
+    """Check every value and find the frame that the points lie in.
+
+    Raises
+    ------
+    InputError
+        At the first NaN or infinity, naming its row and column.
+    """
+    n, d = points.shape
+    sums: list[Block] = []
+    low, high = np.full(d, np.inf), np.full(d, -np.inf)
+
+    def combine(_: int, summary: _Summary) -> None:
+        sums.extend(summary.sums)
+        np.minimum(low, summary.low, out=low)
+        np.maximum(high, summary.high, out=high)
+
+    task = _Summarise(points, name, allow_missing)
+    engine.map_panels(task, _grid_ranges(n, read_rows), combine, where=where, progress=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        centre = np.sum(sums, axis=0) / n
+        extent = high - low
+    # Sums of huge values overflow; any centre will do, as long as it is the same for all.
+    centre = np.where(np.isfinite(centre), centre, low / 2 + high / 2)
+    reach = float(np.maximum(high / 2 - centre / 2, centre / 2 - low / 2).max())
+    exponent = math.frexp(reach)[1] + 1 if reach > 0 else 0
+    return Frame(centre, extent, exponent)
+
+
+def covariance(points: RowSource, frame: Frame, *, where: engine.Executor, read_rows: int) -> Block:
+    """Sample covariance (ddof 1) of the points, shape (d, d), for the metrics that need it."""
+    n, d = points.shape
+    total = np.zeros((d, d))
+
+    def combine(_: int, blocks: list[Block]) -> None:
+        for block in blocks:
+            total[:] += block
+
+    task = _Products(points, frame.centre)
+    engine.map_panels(task, _grid_ranges(n, read_rows), combine, where=where, progress=False)
+    return total / (n - 1)
+
+
+@dataclass(frozen=True)
+class _FindZeroRow:
+    """Panel task: the first row of zeros in a row range, or None."""
+
+    points: RowSource
+
+    def __call__(self, start: int, stop: int) -> int | None:
+        zero = ~self.points.rows(start, stop).any(axis=1)
+        return start + int(zero.argmax()) if zero.any() else None
+
+
+def refuse_zero_rows(
+    points: RowSource, *, name: str, where: engine.Executor, read_rows: int
+) -> None:
+    """A row of zeros has no direction.
+
+    Raises
+    ------
+    InputError
+        Naming the first such row.
+    """
+
+    def refuse(_: int, row: int | None) -> None:
+        if row is not None:
+            raise InputError(
+                f"{name} is zero throughout row {row} (counted from 0): it has no direction, so "
+                "its cosine distance is undefined. Drop such rows, or use another metric."
+            )
+
+    task = _FindZeroRow(points)
+    ranges_ = _grid_ranges(points.shape[0], read_rows)
+    engine.map_panels(task, ranges_, refuse, where=where, progress=False)
+
+
+def warn_if_square(points: RowSource, name: str) -> None:
+    """Points with as many features as there are points are probably a distance matrix."""
+    n, d = points.shape
+    if n != d or n < 3:
+        return
+    side = min(n, SQUARE_SAMPLE)
+    corner = points.rows(0, side)[:, :side]
+    hollow = not np.diagonal(corner).any()
+    if hollow and (corner >= 0).all() and np.allclose(corner, corner.T):
+        warnings.warn(
+            f"{name} is square, symmetric and has a zero diagonal, like a distance matrix, but it "
+            f'is taken as {n} points with {d} features. Did you mean metric="precomputed"?',
+            LooksPrecomputedWarning,
+            stacklevel=2,
+        )
+
+
+def _grid_ranges(n: int, read_rows: int) -> list[tuple[int, int]]:
+    return ranges(n, max(GRID_ROWS, read_rows - read_rows % GRID_ROWS))
