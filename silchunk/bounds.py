@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from silchunk.engine import one_blas_thread
+from silchunk.engine import Scheduler, one_blas_thread
 from silchunk.errors import InputError
 from silchunk.kernels import bound as kernel
 from silchunk.panels import PanelSource
@@ -22,9 +22,6 @@ from silchunk.plan import LEAF_ROWS, Plan, ranges
 from silchunk.prepare import Arguments, Job, prepared
 from silchunk.progress import Progress
 from silchunk.sums import AlignedSum, Node
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Metric = str | Callable[..., float]
@@ -169,7 +166,7 @@ def silhouette_upper_bound(
     validate: bool = True,
     memory: int | str | None = None,
     progress: Progress = None,
-    scheduler: str | Client | None = None,
+    scheduler: Scheduler = None,
 ) -> Any:
     """Upper bound of the average silhouette width over all clusterings of ``X``.
 
@@ -244,7 +241,7 @@ def silhouette_upper_bound_samples(
     validate: bool = True,
     memory: int | str | None = None,
     progress: Progress = None,
-    scheduler: str | Client | None = None,
+    scheduler: Scheduler = None,
 ) -> Vector:
     """Upper bound of each point's silhouette over all clusterings of ``X``.
 
@@ -276,7 +273,7 @@ def silhouette_bounds(
     validate: bool = True,
     memory: int | str | None = None,
     progress: Progress = None,
-    scheduler: str | Client | None = None,
+    scheduler: Scheduler = None,
 ) -> BoundResult:
     """All bounds of ``X`` from one pass: ASW, single points, and every minimum cluster size.
 
@@ -328,7 +325,7 @@ def estimate_bounds(
     validate: bool = True,
     memory: int | str | None = None,
     progress: Progress = None,
-    scheduler: str | Client | None = None,
+    scheduler: Scheduler = None,
 ) -> Estimate:
     """Plan a bound of ``X`` and measure a few of its panels, without doing the rest.
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import silchunk
-from silchunk.errors import OutputExistsError, OverBudgetError, SilchunkError
+from silchunk.errors import OutputExistsError, OverBudgetError, SilchunkError, SilchunkWarning
 
 app = typer.Typer(
     name="silchunk",
@@ -41,6 +41,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
     def run(*args: Any, **kwargs: Any) -> None:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
+            warnings.simplefilter("always", SilchunkWarning)
             try:
                 command(*args, **kwargs)
             except KeyboardInterrupt:

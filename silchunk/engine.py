@@ -14,10 +14,12 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dask
+import dask.local
 import dask.system
+import dask.threaded
 import dask.utils
 from threadpoolctl import threadpool_limits
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from distributed import Client, Future
+
+# What every ``scheduler=`` takes: "threads", "synchronous", a client, or None to look for one.
+Scheduler: TypeAlias = "str | Client | None"
 
 log = logging.getLogger("silchunk")
 
@@ -63,7 +68,7 @@ class Executor:
         return self.client is not None
 
 
-def executor(scheduler: str | Client | None = None) -> Executor:
+def executor(scheduler: Scheduler = None) -> Executor:
     """Choose where to run.
 
     Parameters
@@ -189,7 +194,8 @@ def map_panels(
     with reporting(progress, label) as advance:
         inbox = _InOrder(consume, len(panels), advance)
         if where.client is not None:
-            _run_on_cluster(attempt, panels, inbox, where.client, running, task_bytes)
+            with where.client.as_current():  # which is the one that distributed.wait asks
+                _run_on_cluster(attempt, panels, inbox, where.client, running, task_bytes)
         else:
             _run_locally(attempt, panels, inbox, where.scheduler, running)
 
@@ -246,7 +252,9 @@ def _run_locally(
     steps = [dask.delayed(step, pure=False)(index) for index in range(len(panels))]
     # Held around the whole run: tasks that overlap would otherwise set and reset it by turns.
     with one_blas_thread():
-        dask.compute(*steps, scheduler=scheduler, num_workers=running)
+        # Dask's functions rather than their names: to look up a name, Dask imports distributed.
+        get = dask.threaded.get if scheduler == "threads" else dask.local.get_sync
+        dask.compute(*steps, scheduler=get, num_workers=running)
 
 
 def _run_on_cluster(

@@ -10,18 +10,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from silchunk import engine, metrics, plan, precomputed, scan
+from silchunk.engine import Scheduler
 from silchunk.errors import InputError, SilchunkWarning
 from silchunk.panels import MatrixPanels, PanelSource, PointPanels
 from silchunk.points import RowSource, as_rows, float_dtype, in_memory, on_disk, scratch_folder
 from silchunk.progress import Progress
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 # Input of up to this part of the budget is held in memory, so that it is read from disk once.
 HELD_SHARE = 8
@@ -37,7 +35,7 @@ class Arguments:
     validate: bool = True
     memory: int | str | None = None
     progress: Progress = None
-    scheduler: str | Client | None = None
+    scheduler: Scheduler = None
 
 
 @dataclass(frozen=True)
@@ -210,9 +208,10 @@ def _point_panels(
                 SilchunkWarning,
                 stacklevel=2,
             )
-        metrics.try_metric(metric, source)
-    if callable(arguments.metric):
-        metrics.check_callable(arguments.metric, params, source)
+        if callable(arguments.metric):
+            metrics.check_callable(arguments.metric, params, source)
+        else:
+            metrics.try_metric(metric, source)
     return PointPanels(source, metric, dtype, read_rows)
 
 

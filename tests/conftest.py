@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def client():
+    """Two worker processes on this machine, listening on loopback only."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit="2GiB",
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client

@@ -1,0 +1,96 @@
+"""Imports point one way, and each library is imported in one place."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import silchunk
+
+ROOT = Path(silchunk.__file__).parent
+
+# A module may import from the levels above its own line, never from its own or below.
+LEVELS = [
+    {"errors"},
+    {"plan", "points", "progress", "machine", "sums", "kernels.distance", "kernels.bound"},
+    {"metrics", "engine"},
+    {"panels", "scan", "precomputed"},
+    {"prepare"},
+    {"bounds"},
+    {"__init__"},
+    {"demo"},
+    {"cli"},
+    {"__main__"},
+]
+LEVEL = {module: level for level, modules in enumerate(LEVELS) for module in modules}
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in ROOT.rglob("*.py")
+    if path.parent == ROOT or path.name != "__init__.py"
+)
+
+
+def imports(module):
+    """(imported name, line) of every import, those inside functions too."""
+    path = ROOT / Path(*module.split(".")).with_suffix(".py")
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}:{node.lineno} imports relatively"
+            for alias in node.names:
+                yield f"{node.module}.{alias.name}", node.lineno
+
+
+def own_module(name):
+    """'silchunk.kernels.bound.BLOCK' -> 'kernels.bound'; 'silchunk.engine' -> 'engine'."""
+    parts = name.split(".")[1:]
+    for length in range(len(parts), 0, -1):
+        if ".".join(parts[:length]) in LEVEL:
+            return ".".join(parts[:length])
+    return "__init__"
+
+
+def test_every_module_has_its_level():
+    assert set(MODULES) == set(LEVEL)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way(module):
+    for name, line in imports(module):
+        if name.split(".")[0] == "silchunk":
+            imported = own_module(name)
+            assert LEVEL[imported] < LEVEL[module], f"{module}:{line} imports {imported}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_libraries_have_one_home(module):
+    heads = {name.split(".")[0] for name, _ in imports(module)}
+    if module != "engine":
+        assert not heads & {"dask", "distributed"}
+    if module.startswith("kernels"):
+        assert heads <= {"__future__", "typing", "math", "numba", "numpy"}
+    if module not in ("points",):
+        assert "zarr" not in heads
+    if module not in ("cli", "demo", "progress"):
+        assert not heads & {"rich", "typer"}
+
+
+def test_files_are_small():
+    for path in ROOT.rglob("*.py"):
+        lines = path.read_text().count("\n")
+        assert lines <= 420, f"{path.name} has {lines} lines: it is two files"
+
+
+@pytest.mark.parametrize("name", silchunk.__all__)
+def test_public_names_exist_and_are_documented(name):
+    assert getattr(silchunk, name).__doc__
+    assert name in dir(silchunk)
+
+
+def test_unknown_names_raise():
+    with pytest.raises(AttributeError, match="'silchunk' has no attribute 'silhouette'"):
+        silchunk.silhouette  # noqa: B018 (the access is what is tested)

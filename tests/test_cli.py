@@ -1,0 +1,146 @@
+"""The command line as its users see it: output, messages, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import silchunk
+from silchunk.cli import BAD_INPUT, CANNOT_WRITE, OVER_BUDGET, STOPPED, app
+
+runner = CliRunner()
+X = np.random.default_rng(0).standard_normal((120, 3))
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    return "x.npy"
+
+
+def run(*arguments, code=0):
+    result = runner.invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_bound(source):
+    result = run("bound", source, "-m", 1, "-m", 20, "--asw", 0.2)
+    bounds = silchunk.silhouette_bounds(X)
+    assert "x.npy: 120 points, euclidean distance" in result.stdout
+    assert f"any clustering: average silhouette width <= {bounds.at(1):.6f}" in result.stdout
+    assert f"20 or more points: average silhouette width <= {bounds.at(20):.6f}" in result.stdout
+    assert f"reaches {100 * 0.2 / bounds.at(20):.1f}% of that" in result.stdout
+    assert result.stderr == ""
+
+
+def test_json(source):
+    facts = json.loads(run("bound", source, "-m", 3, "--json", "--metric", "l1").stdout)
+    bounds = silchunk.silhouette_bounds(X, metric="manhattan")
+    assert facts["n"] == 120
+    assert facts["metric"] == "manhattan"
+    assert facts["bounds"] == [{"min_cluster_size": 3, "upper_bound": bounds.at(3), "wcre": None}]
+
+
+def test_files(source, tmp_path):
+    run("bound", source, "--curve", "curve.csv", "--samples", "samples.npy")
+    bounds = silchunk.silhouette_bounds(X)
+    table = np.genfromtxt("curve.csv", delimiter=",", names=True)
+    assert table["min_cluster_size"].tolist() == list(range(1, 61))
+    assert np.array_equal(table["upper_bound"], bounds.curve())
+    assert np.array_equal(np.load("samples.npy"), bounds.samples)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["curve.csv", "samples.npy", "x.npy"]
+
+
+@pytest.mark.parametrize("option", ["--curve", "--samples"])
+def test_nothing_is_overwritten(source, tmp_path, option):
+    (tmp_path / "precious").write_text("mine")
+    result = run("bound", source, option, "precious", code=CANNOT_WRITE)
+    assert "precious exists already" in result.stderr
+    assert (tmp_path / "precious").read_text() == "mine"
+    result = run("bound", source, option, "missing/out", code=CANNOT_WRITE)
+    assert "no folder 'missing'" in result.stderr
+
+
+def test_estimate(source):
+    text = run("estimate", source, "--memory", "1GiB").stdout
+    assert "120 x 120" in text
+    assert "estimated time" in text
+    facts = json.loads(run("estimate", source, "--json").stdout)
+    assert facts["n_panels"] == 1
+    assert facts["peak_bytes"] <= facts["budget_bytes"]
+    assert facts["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["bound", "nowhere.npy"], BAD_INPUT, "no file or folder 'nowhere.npy'"),
+        (["bound", "x.npy", "--metric", "euclidian"], BAD_INPUT, "Did you mean 'euclidean'"),
+        (["bound", "x.npy", "-m", "61"], BAD_INPUT, "from 1 to n/2 = 60"),
+        (["bound", "x.npy", "--memory", "much"], BAD_INPUT, "memory must be"),
+        (["bound", "x.npy", "--dtype", "int8"], BAD_INPUT, "dtype must be"),
+        (["bound", "x.npy", "--asw", "0.99"], BAD_INPUT, "above the upper bound"),
+        (["bound", "x.npy", "--metric", "precomputed"], BAD_INPUT, "must be a square"),
+        (["bound", "x.npy", "--memory", "1MiB"], OVER_BUDGET, "Raise memory= to"),
+        (["estimate", "x.npy", "--memory", "1MiB"], OVER_BUDGET, "120 points need at least"),
+        (["bound"], 2, "Missing argument 'SRC'"),
+        (["bond"], 2, "Did you mean 'bound'"),
+    ],
+)
+def test_mistakes(source, arguments, code, message):
+    result = run(*arguments, code=code)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+
+
+def test_warnings_are_one_line(source):
+    np.save("square.npy", np.abs(np.arange(5.0)[:, None] - np.arange(5.0)))
+    result = run("bound", "square.npy")
+    assert result.stderr.startswith("warning: X is square, symmetric")
+
+
+def test_demo():
+    result = run("demo")
+    assert "breast_cancer" in result.stdout
+    assert "of what is possible at most" in result.stdout
+    rows = json.loads(run("demo", "--json").stdout)
+    for row in rows:
+        assert row["asw"] <= row["upper_bound_smallest"] <= row["upper_bound"] <= 1
+
+
+def test_version_and_help():
+    assert run("--version").stdout == f"silchunk {silchunk.__version__}\n"
+    for command in ("bound", "estimate"):
+        assert "Example: silchunk" in run(command, "--help").stdout
+
+
+@pytest.mark.slow
+def test_control_c_ends_cleanly(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((60_000, 16)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "silchunk", "bound", "x.npy", "--samples", "out.npy"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stderr.readline().startswith("silhouette bound: 5%")  # it is well under way
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert time.monotonic() - began < 30
+    assert process.returncode == STOPPED
+    assert "stopped; nothing was written" in stderr
+    assert "Traceback" not in stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]

@@ -1,0 +1,88 @@
+"""Peak memory of whole runs in fresh processes against their plans."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from silchunk import OverBudgetError, silhouette_upper_bound
+
+MEASURE = """
+import json, sys
+import silchunk
+source, options = sys.argv[1], json.loads(sys.argv[2])
+result = silchunk.silhouette_bounds(source, **options)
+lines = open("/proc/self/status").read().splitlines()
+peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+plan = result.plan
+print(json.dumps([peak, plan.peak_bytes, plan.budget_bytes, plan.panel_rows, plan.concurrency]))
+"""
+
+
+def measure(source, **options):
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(source), json.dumps(options)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def points(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("points")
+    rng = np.random.default_rng(0)
+    for name, n, d, dtype in (
+        ("small", 500, 4, "f8"),
+        ("long", 12_000, 8, "f4"),
+        ("wide", 3_000, 1_000, "f8"),
+    ):
+        np.save(folder / f"{name}.npy", rng.standard_normal((n, d)).astype(dtype))
+    D = rng.random((4_000, 4_000), dtype=np.float32)
+    np.save(folder / "matrix.npy", np.maximum(np.triu(D, 1), np.triu(D, 1).T))
+    import zarr
+
+    zarr.create_array(folder / "long.zarr", data=np.load(folder / "long.npy"), chunks=(5_000, 8))
+    # Compiled once, as on any machine where silchunk has run before.
+    for dtype in ("float32", "float64"):
+        measure(folder / "small.npy", dtype=dtype)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        ("small.npy", {}),
+        ("small.npy", {"metric": "canberra"}),
+        ("long.npy", {}),
+        ("long.npy", {"memory": "256MiB"}),
+        ("long.npy", {"memory": "280MiB", "metric": "manhattan"}),
+        ("long.zarr", {"memory": "256MiB"}),
+        ("long.zarr", {"memory": "300MiB", "dtype": "float64"}),
+        ("wide.npy", {}),
+        ("wide.npy", {"memory": "380MiB", "metric": "cosine"}),
+        ("matrix.npy", {"metric": "precomputed"}),
+        ("matrix.npy", {"metric": "precomputed", "memory": "260MiB"}),
+    ],
+)
+def test_measured_peak_keeps_to_the_plan(source, options, points):
+    peak, planned, budget, *_ = measure(points / source, **options)
+    assert peak <= planned <= budget
+    assert planned <= 2 * peak
+
+
+def test_an_impossible_plan_is_refused_before_any_work():
+    class Untouchable(np.ndarray):
+        def __getitem__(self, key):
+            raise AssertionError("read before the plan was made")
+
+    X = np.zeros((300_000, 1)).view(Untouchable)
+    with pytest.raises(OverBudgetError, match="300,000 points need at least .* allows 200 MiB"):
+        silhouette_upper_bound(X, memory="200MiB")
