@@ -149,10 +149,11 @@ def main() -> None:
         f"\n{'job':<14}{'n':>8}{'seconds':>10}{'peak MiB':>10}{'bound':>10}{'time / one_size':>17}"
     )
     for row in rows:
-        ratio = row["seconds"] / ours["seconds"] if row["n"] == PEER_SIZE else None
+        same_n = row["n"] == PEER_SIZE
+        ratio = f"{row['seconds'] / ours['seconds']:.2f}" if same_n else ""
         print(
-            f"{row['job']:<14}{row['n']:>8,}{row['seconds']:>10.2f}{row['peak_bytes'] / 2**20:>10.0f}"
-            f"{row['bound']:>10.6f}{'' if ratio is None else f'{ratio:.2f}':>17}"
+            f"{row['job']:<14}{row['n']:>8,}{row['seconds']:>10.2f}"
+            f"{row['peak_bytes'] / 2**20:>10.0f}{row['bound']:>10.6f}{ratio:>17}"
         )
     print(
         f"\ngrowth exponent {GROWTH_SIZES[0]:,} to {GROWTH_SIZES[-1]:,}: "

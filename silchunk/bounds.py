@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from silchunk.buffers import borrowed
 from silchunk.engine import Scheduler, one_blas_thread
 from silchunk.errors import InputError
 from silchunk.kernels import bound as kernel
@@ -23,6 +24,9 @@ from silchunk.prepare import Arguments, Job, prepared
 from silchunk.progress import Progress
 from silchunk.sums import AlignedSum, Node
 
+# Rows are sorted and reduced this many bytes at a time.
+CACHED_BYTES = 256 << 10
+
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Metric = str | Callable[..., float]
 Sizes = int | Sequence[int]
@@ -31,11 +35,11 @@ Sizes = int | Sequence[int]
 def numerical_slack(n: int) -> float:
     """How far a computed bound may lie below the exact bound of the same distances, at most.
 
-    S and R in a quotient are sums of up to n - 1 positive float64 terms, in blocks of 64: each
-    is off by less than ``(n/64 + 80) u`` relative, u = 2⁻⁵³, and the quotient by twice that and
+    S and R in a quotient are sums of up to n - 1 positive float64 terms, in blocks of 256: each
+    is off by less than ``(n/256 + 256) u`` relative, u = 2⁻⁵³, and the quotient by twice that and
     a few roundings more.
     """
-    return (2.0 * (n / kernel.BLOCK + 80.0) + 8.0) * 2.0**-53
+    return (2.0 * (n / kernel.BLOCK + min(n, kernel.BLOCK)) + 8.0) * 2.0**-53
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,19 +145,28 @@ class _ReduceRows:
     curve: bool
 
     def __call__(self, start: int, stop: int) -> _ReducedRows:
-        panel = self.panels.read(start, stop)
-        panel.sort(axis=1)  # the point itself, at distance 0, comes first
         bounds = np.empty((stop - start, len(self.sizes)))
         sums = AlignedSum()
-        for first, last in ranges(stop - start, LEAF_ROWS):
-            rows, out = panel[first:last], bounds[first:last]
+        with borrowed((stop - start, self.panels.n), self.panels.dtype) as panel:
+            self.panels.read(start, stop, panel)
+            for first, last in ranges(stop - start, LEAF_ROWS):
+                total = np.zeros(self.panels.n // 2 if self.curve else 0)
+                self._reduce(panel[first:last], bounds[first:last], total)
+                if self.curve:
+                    sums.add(Node(0, total))
+        return _ReducedRows(bounds, sums.nodes)
+
+    def _reduce(self, leaf: Vector, bounds: Vector, total: Vector) -> None:
+        """Sort and reduce a few rows at a time, so that they are still in cache when reduced."""
+        step = max(1, CACHED_BYTES // (leaf.shape[1] * leaf.itemsize))
+        sizes = np.array(self.sizes, np.int64)
+        for first, last in ranges(len(leaf), step):
+            rows, out = leaf[first:last], bounds[first:last]
+            rows.sort(axis=1)  # the point itself, at distance 0, comes first
             if self.curve:
-                total = np.zeros(self.panels.n // 2)
-                kernel.constraint_curve(rows, np.array(self.sizes, np.int64), out, total)
-                sums.add(Node(0, total))
+                kernel.constraint_curve(rows, sizes, out, total)
             else:
                 kernel.point_bounds(rows, self.sizes[0], out[:, 0])
-        return _ReducedRows(bounds, sums.nodes)
 
 
 def silhouette_upper_bound(

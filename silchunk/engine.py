@@ -23,7 +23,7 @@ import dask.threaded
 import dask.utils
 from threadpoolctl import threadpool_limits
 
-from silchunk import machine
+from silchunk import buffers, machine
 from silchunk.errors import ClusterError, InputError, SilchunkError
 from silchunk.progress import Progress, reporting
 
@@ -193,11 +193,15 @@ def map_panels(
     running = min(concurrency or where.concurrency, where.concurrency)
     with reporting(progress, label) as advance:
         inbox = _InOrder(consume, len(panels), advance)
-        if where.client is not None:
-            with where.client.as_current():  # which is the one that distributed.wait asks
-                _run_on_cluster(attempt, panels, inbox, where.client, running, task_bytes)
-        else:
-            _run_locally(attempt, panels, inbox, where.scheduler, running)
+        if where.client is None:
+            try:
+                _run_locally(attempt, panels, inbox, where.scheduler, running)
+            finally:
+                buffers.drop()
+            return
+        with where.client.as_current():  # which is the one that distributed.wait asks
+            _run_on_cluster(attempt, panels, inbox, where.client, running, task_bytes)
+        where.client.run(buffers.drop, on_error="ignore")
 
 
 class _InOrder:

@@ -55,9 +55,11 @@ class Metric(Protocol):
     def columns(self, block: Block) -> Prepared:
         """Make the columns of a tile ready."""
 
-    def fill(self, rows: Prepared, columns: Prepared, scratch: Block, out: Block) -> None:
-        """Write the distances of a tile into ``out`` (r, c); ``scratch`` is a flat float64
-        buffer of at least r·c elements."""
+    def fill(
+        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
+    ) -> None:
+        """Write the distances of a tile into ``panel`` (r, n) from column ``first`` on;
+        ``scratch`` is a flat float64 buffer of at least r·c elements."""
 
 
 NO_NORMS = np.empty(0)
@@ -81,7 +83,9 @@ class EuclideanMetric:
         kernel.centre_transposed(block, self.frame.centre, scale, values, norms)
         return Prepared(block, values, norms)
 
-    def fill(self, rows: Prepared, columns: Prepared, scratch: Block, out: Block) -> None:
+    def fill(
+        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
+    ) -> None:
         product = _product(rows, columns, scratch)
         finish = kernel.FINISHES[self.name]
         finish(
@@ -93,7 +97,8 @@ class EuclideanMetric:
             2.0**-self.frame.exponent,
             2.0**self.frame.exponent,
             self.threshold,
-            out,
+            panel,
+            first,
         )
 
 
@@ -115,9 +120,11 @@ class CosineMetric:
         source, values, norms = self.rows(block)
         return Prepared(source, np.ascontiguousarray(values.T), norms)
 
-    def fill(self, rows: Prepared, columns: Prepared, scratch: Block, out: Block) -> None:
+    def fill(
+        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
+    ) -> None:
         product = _product(rows, columns, scratch)
-        kernel.finish_cosine(product, rows.source, columns.source, self.threshold, out)
+        kernel.finish_cosine(product, rows.source, columns.source, self.threshold, panel, first)
 
 
 @dataclass(frozen=True)
@@ -135,9 +142,11 @@ class CoordinateMetric:
         values = np.ascontiguousarray(block.T, dtype=self.dtype)
         return Prepared(block, values, NO_NORMS)
 
-    def fill(self, rows: Prepared, columns: Prepared, scratch: Block, out: Block) -> None:
+    def fill(
+        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
+    ) -> None:
         tile = kernel.manhattan_tile if self.name == "manhattan" else kernel.chebyshev_tile
-        tile(rows.values, columns.values, scratch[: out.shape[1]], out)
+        tile(rows.values, columns.values, scratch[: len(columns.source)], panel, first)
 
 
 @dataclass(frozen=True)
@@ -158,9 +167,12 @@ class PairwiseMetric:
     def columns(self, block: Block) -> Prepared:
         return self.rows(block)
 
-    def fill(self, rows: Prepared, columns: Prepared, scratch: Block, out: Block) -> None:
+    def fill(
+        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
+    ) -> None:
         from sklearn.metrics import pairwise_distances
 
+        out = panel[:, first : first + len(columns.source)]
         with np.errstate(all="ignore"):  # what comes out is checked
             out[:] = pairwise_distances(
                 rows.values, columns.values, metric=self.function, **self.params
@@ -343,7 +355,7 @@ def try_metric(metric: PairwiseMetric, points: RowSource) -> None:
     """
     row = metric.rows(points.rows(0, 1))
     try:
-        metric.fill(row, row, np.empty(0), np.empty((1, 1)))
+        metric.fill(row, row, np.empty(0), np.empty((1, 1)), 0)
     except InputError:
         raise
     except (ValueError, TypeError) as error:

@@ -19,8 +19,12 @@ class PanelSource(Protocol):
     def n(self) -> int:
         """Number of points."""
 
-    def read(self, start: int, stop: int) -> Block:
-        """Rows [start, stop): a new array (stop - start, n), zero on the matrix's diagonal."""
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the distances: float32 or float64."""
+
+    def read(self, start: int, stop: int, out: Block) -> None:
+        """Fill ``out`` (stop - start, n) with rows [start, stop), zero on the diagonal."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,7 @@ class PointPanels:
     def n(self) -> int:
         return self.points.shape[0]
 
-    def read(self, start: int, stop: int) -> Block:
-        panel = np.empty((stop - start, self.n), self.dtype)
+    def read(self, start: int, stop: int, out: Block) -> None:
         scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
         own = self.points.rows(start, stop)
         tile_rows = [
@@ -48,11 +51,9 @@ class PointPanels:
             block = self.points.rows(read, min(self.n, read + self.read_rows))
             for first in range(0, len(block), TILE_COLUMNS):
                 columns = self.metric.columns(block[first : first + TILE_COLUMNS])
-                place = slice(read + first, read + first + len(columns.source))
                 for rows, prepared in tile_rows:
-                    self.metric.fill(prepared, columns, scratch, panel[rows, place])
-        _clear_diagonal(panel, start)
-        return panel
+                    self.metric.fill(prepared, columns, scratch, out[rows], read + first)
+        _clear_diagonal(out, start)
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,9 @@ class MatrixPanels:
     def n(self) -> int:
         return self.matrix.shape[0]
 
-    def read(self, start: int, stop: int) -> Block:
-        panel = np.array(self.matrix.rows(start, stop), dtype=self.dtype)
-        np.maximum(panel, 0, out=panel)
-        _clear_diagonal(panel, start)
-        return panel
+    def read(self, start: int, stop: int, out: Block) -> None:
+        np.maximum(self.matrix.rows(start, stop), 0, out=out, casting="same_kind")
+        _clear_diagonal(out, start)
 
 
 def _clear_diagonal(panel: Block, start: int) -> None:

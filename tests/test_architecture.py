@@ -14,7 +14,16 @@ ROOT = Path(silchunk.__file__).parent
 # A module may import from the levels above its own line, never from its own or below.
 LEVELS = [
     {"errors"},
-    {"plan", "points", "progress", "machine", "sums", "kernels.distance", "kernels.bound"},
+    {
+        "plan",
+        "points",
+        "progress",
+        "machine",
+        "sums",
+        "buffers",
+        "kernels.distance",
+        "kernels.bound",
+    },
     {"metrics", "engine"},
     {"panels", "scan", "precomputed"},
     {"prepare"},

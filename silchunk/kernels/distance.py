@@ -1,7 +1,9 @@
 """Distance tiles: the fused finish of a matrix product, direct differences, and L1 / L∞ loops.
 
 A tile is the block of distances between a few rows and a few columns. All arithmetic is in
-float64, whatever the dtype of the points and of the result.
+float64, whatever the dtype of the points and of the result. A tile is written into rows of a
+panel from column ``first`` on; a slice of columns would not be contiguous, and its loops not be
+compiled to vector instructions.
 """
 
 from __future__ import annotations
@@ -84,30 +86,32 @@ def finish_euclidean(
     scale: float,
     unscale: float,
     threshold: float,
-    out: Block,
+    panel: Block,
+    first: int,
 ) -> None:
-    """Turn the products ``x·y`` of one tile into distances, in ``out`` of shape (r, c).
+    """Turn the products ``x·y`` (r, c) of one tile into distances.
 
     ``product``, ``row_norms`` and ``column_norms`` are of centred and scaled points, ``rows`` and
     ``columns`` the points as given. A row's close pairs are counted in the vectorised loop and
     recomputed in a second one, so that a row without any costs nothing more.
     """
-    zero = out.dtype.type(0)
-    factor = out.dtype.type(unscale)
+    zero = panel.dtype.type(0)
+    factor = panel.dtype.type(unscale)
     for i in range(product.shape[0]):
+        out = panel[i, first : first + product.shape[1]]
         norm = row_norms[i]
         close = 0
         for j in range(product.shape[1]):
             norms = norm + column_norms[j]
             squared = norms - 2.0 * product[i, j]
             close += squared - threshold * norms < FLOAT32_FLOOR
-            out[i, j] = np.sqrt(max(out.dtype.type(squared), zero)) * factor
+            out[j] = np.sqrt(max(panel.dtype.type(squared), zero)) * factor
         if close:
             for j in range(product.shape[1]):
                 norms = norm + column_norms[j]
                 squared = norms - 2.0 * product[i, j]
                 if squared - threshold * norms < FLOAT32_FLOOR:
-                    out[i, j] = difference_norm(rows[i], columns[j], scale) * unscale
+                    out[j] = difference_norm(rows[i], columns[j], scale) * unscale
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -120,72 +124,81 @@ def finish_sqeuclidean(
     scale: float,
     unscale: float,
     threshold: float,
-    out: Block,
+    panel: Block,
+    first: int,
 ) -> None:
     """As `finish_euclidean`, for squared distances."""
     factor = unscale * unscale
     for i in range(product.shape[0]):
+        out = panel[i, first : first + product.shape[1]]
         norm = row_norms[i]
         close = 0
         for j in range(product.shape[1]):
             norms = norm + column_norms[j]
             squared = norms - 2.0 * product[i, j]
             close += squared - threshold * norms < FLOAT32_FLOOR
-            out[i, j] = max(squared, 0.0) * factor
+            out[j] = max(squared, 0.0) * factor
         if close:
             for j in range(product.shape[1]):
                 norms = norm + column_norms[j]
                 squared = norms - 2.0 * product[i, j]
                 if squared - threshold * norms < FLOAT32_FLOOR:
                     length = difference_norm(rows[i], columns[j], scale) * unscale
-                    out[i, j] = length * length
+                    out[j] = length * length
 
 
 @compiled  # type: ignore[untyped-decorator]
 def finish_cosine(
-    product: Block, rows: Block, columns: Block, threshold: float, out: Block
+    product: Block, rows: Block, columns: Block, threshold: float, panel: Block, first: int
 ) -> None:
     """Turn the products of normalised points into cosine distances ``1 - x·y`` in [0, 2].
 
     Where that cancels, the distance is half the squared chord, ``‖x - y‖² / 2``.
     """
     for i in range(product.shape[0]):
+        out = panel[i, first : first + product.shape[1]]
         close = 0
         for j in range(product.shape[1]):
             distance = 1.0 - product[i, j]
             close += distance < threshold
-            out[i, j] = min(max(distance, 0.0), 2.0)
+            out[j] = min(max(distance, 0.0), 2.0)
         if close:
             for j in range(product.shape[1]):
                 if 1.0 - product[i, j] < threshold:
                     length = difference_norm(rows[i], columns[j], 1.0)
-                    out[i, j] = 0.5 * length * length
+                    out[j] = 0.5 * length * length
 
 
 @compiled  # type: ignore[untyped-decorator]
-def manhattan_tile(rows: Block, columns_transposed: Block, scratch: Block, out: Block) -> None:
-    """``Σ |x - y|``: rows (r, d), columns (d, c), scratch (c,) float64, out (r, c)."""
+def manhattan_tile(
+    rows: Block, columns_transposed: Block, scratch: Block, panel: Block, first: int
+) -> None:
+    """``Σ |x - y|``: rows (r, d), columns (d, c), scratch (c,) float64, panel (r, n)."""
     for i in range(rows.shape[0]):
+        out = panel[i, first : first + scratch.shape[0]]
         scratch[:] = 0.0
         for k in range(rows.shape[1]):
             x = rows[i, k]
             for j in range(scratch.shape[0]):
                 scratch[j] += abs(x - columns_transposed[k, j])
         for j in range(scratch.shape[0]):
-            out[i, j] = scratch[j]
+            out[j] = scratch[j]
 
 
 @compiled  # type: ignore[untyped-decorator]
-def chebyshev_tile(rows: Block, columns_transposed: Block, scratch: Block, out: Block) -> None:
+def chebyshev_tile(
+    rows: Block, columns_transposed: Block, scratch: Block, panel: Block, first: int
+) -> None:
     """``max |x - y|``: shapes as in `manhattan_tile`."""
     for i in range(rows.shape[0]):
+        out = panel[i, first : first + scratch.shape[0]]
         scratch[:] = 0.0
         for k in range(rows.shape[1]):
             x = rows[i, k]
             for j in range(scratch.shape[0]):
                 scratch[j] = max(scratch[j], abs(x - columns_transposed[k, j]))
         for j in range(scratch.shape[0]):
-            out[i, j] = scratch[j]
+            out[j] = scratch[j]
 
 
 FINISHES = {"euclidean": finish_euclidean, "sqeuclidean": finish_sqeuclidean}
