@@ -27,6 +27,38 @@ class OverBudgetError(SilchunkError, MemoryError):
     """The job cannot be planned within the memory budget; raised before any work starts."""
 
 
+class StoreError(SilchunkError):
+    """Base of errors about a stored distance matrix."""
+
+
+class ForeignStoreError(StoreError, FileExistsError):
+    """The path holds something that silchunk did not make; it is left as it is."""
+
+
+class StaleStoreError(StoreError, ValueError):
+    """The store was built from other input or with other parameters."""
+
+
+class UnsealedStoreError(StoreError, ValueError):
+    """The store's build has not ended yet; building it again with the same input goes on."""
+
+
+class DamagedStoreError(StoreError, OSError):
+    """The store is not as it was written; the message names the place and the remedy."""
+
+
+class StoreInUseError(StoreError, BlockingIOError):
+    """Another process is building the store."""
+
+
+class DiskFullError(SilchunkError, OSError):
+    """A write failed for want of space, or would; the message has path and bytes."""
+
+
+class StoppedError(SilchunkError, InterruptedError):
+    """The job was asked to stop; what is done is recorded, and the same call goes on with it."""
+
+
 class ClusterError(SilchunkError, RuntimeError):
     """The Dask cluster lost the job: no workers, killed workers or a closed client."""
 
