@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from silchunk.errors import (
     ClusterError,
+    DamagedStoreError,
+    DiskFullError,
+    ForeignStoreError,
     InputError,
     InputNotFoundError,
     InputTypeError,
@@ -18,25 +21,37 @@ from silchunk.errors import (
     SilchunkError,
     SilchunkWarning,
     SlowMetricWarning,
+    StaleStoreError,
+    StoppedError,
+    StoreError,
+    StoreInUseError,
+    UnsealedStoreError,
 )
 from silchunk.plan import Plan
 
 if TYPE_CHECKING:
+    from silchunk.bound_result import BoundResult, numerical_slack
     from silchunk.bounds import (
-        BoundResult,
         Estimate,
         estimate_bounds,
-        numerical_slack,
         silhouette_bounds,
         silhouette_upper_bound,
         silhouette_upper_bound_samples,
     )
+    from silchunk.build import build_distances, import_distances
+    from silchunk.distances import DistanceMatrix, open_distances
+    from silchunk.export import export_distances
+    from silchunk.verify import Verification, verify_distances
 
 __version__ = "0.1.0"
 __all__ = [
     "BoundResult",
     "ClusterError",
+    "DamagedStoreError",
+    "DiskFullError",
+    "DistanceMatrix",
     "Estimate",
+    "ForeignStoreError",
     "InputError",
     "InputNotFoundError",
     "InputTypeError",
@@ -47,18 +62,45 @@ __all__ = [
     "SilchunkError",
     "SilchunkWarning",
     "SlowMetricWarning",
+    "StaleStoreError",
+    "StoppedError",
+    "StoreError",
+    "StoreInUseError",
+    "UnsealedStoreError",
+    "Verification",
+    "build_distances",
     "estimate_bounds",
+    "export_distances",
+    "import_distances",
     "numerical_slack",
+    "open_distances",
     "silhouette_bounds",
     "silhouette_upper_bound",
     "silhouette_upper_bound_samples",
+    "verify_distances",
 ]
+
+_LAZY = {
+    "silchunk.bound_result": {"BoundResult", "numerical_slack"},
+    "silchunk.bounds": {
+        "Estimate",
+        "estimate_bounds",
+        "silhouette_bounds",
+        "silhouette_upper_bound",
+        "silhouette_upper_bound_samples",
+    },
+    "silchunk.build": {"build_distances", "import_distances"},
+    "silchunk.distances": {"DistanceMatrix", "open_distances"},
+    "silchunk.export": {"export_distances"},
+    "silchunk.verify": {"Verification", "verify_distances"},
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'silchunk' has no attribute {name!r}")
-    return getattr(import_module("silchunk.bounds"), name)
+    for module, names in _LAZY.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'silchunk' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

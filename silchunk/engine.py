@@ -6,6 +6,7 @@ A task is a picklable callable of a row range. It reads what it needs, and retur
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import tempfile
 import threading
@@ -21,10 +22,10 @@ import dask.local
 import dask.system
 import dask.threaded
 import dask.utils
-from threadpoolctl import threadpool_limits
 
 from silchunk import buffers, machine
-from silchunk.errors import ClusterError, InputError, SilchunkError
+from silchunk.blas import one_blas_thread
+from silchunk.errors import ClusterError, InputError, SilchunkError, StoppedError
 from silchunk.progress import Progress, reporting
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 Scheduler: TypeAlias = "str | Client | None"
 
 log = logging.getLogger("silchunk")
+
+# Set by a signal while `stop_on_signals` is in force: no further task begins.
+_stop = threading.Event()
 
 PanelRange = tuple[int, int]
 Task = Callable[[int, int], Any]
@@ -152,6 +156,31 @@ def scratch_parent() -> str:
     return dask.config.get("temporary-directory", None) or tempfile.gettempdir()
 
 
+@contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """Let SIGINT, SIGTERM and SIGUSR1 end a job between panels rather than in one.
+
+    The first signal stops further tasks and lets those under way end; a second SIGINT interrupts
+    as usual. For main programs: it changes the process's signal handlers while it is in force.
+    """
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = {number: signal.getsignal(number) for number in signals}
+
+    def stop(number: int, frame: Any) -> None:
+        log.warning("%s: ending after the panels under way", signal.Signals(number).name)
+        _stop.set()
+        signal.signal(signal.SIGINT, before[signal.SIGINT])
+
+    for number in signals:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _stop.clear()
+
+
 def map_panels(
     task: Task,
     panels: Sequence[PanelRange],
@@ -162,11 +191,12 @@ def map_panels(
     progress: Progress = None,
     label: str = "panels",
     task_bytes: int = 0,
+    ordered: bool = True,
 ) -> None:
     """Run ``task(start, stop)`` for every panel and hand each result to ``consume(i, result)``.
 
-    ``consume`` is called in the order of the panels and by one thread at a time; a result is
-    dropped as soon as it is consumed.
+    ``consume`` is called by one thread at a time, in the order of the panels or, with ``ordered``
+    False, as they are done; a result is dropped as soon as it is consumed.
 
     Parameters
     ----------
@@ -188,29 +218,39 @@ def map_panels(
     ------
     ClusterError
         Workers died over a panel, or none was left for `LOST_WORKERS_SECONDS` seconds.
+    StoppedError
+        `stop_on_signals` was in force and a signal came; tasks that had begun were let end.
     """
     attempt = _Attempt(task)
     running = min(concurrency or where.concurrency, where.concurrency)
     with reporting(progress, label) as advance:
-        inbox = _InOrder(consume, len(panels), advance)
+        inbox = _Inbox(consume, len(panels), advance, ordered)
         if where.client is None:
             try:
                 _run_locally(attempt, panels, inbox, where.scheduler, running)
             finally:
                 buffers.drop()
-            return
-        with where.client.as_current():  # which is the one that distributed.wait asks
-            _run_on_cluster(attempt, panels, inbox, where.client, running, task_bytes)
-        where.client.run(buffers.drop, on_error="ignore")
+        else:
+            with where.client.as_current():  # which is the one that distributed.wait asks
+                _run_on_cluster(attempt, panels, inbox, where.client, running, task_bytes)
+            where.client.run(buffers.drop, on_error="ignore")
+    if inbox.done < len(panels):
+        raise StoppedError(
+            f"stopped as asked after {inbox.done:,} of {len(panels):,} {label}; what is done is "
+            "recorded where the job keeps a record. Run the same again to go on."
+        )
 
 
-class _InOrder:
-    """Passes results on in order; one that comes early waits for those before it."""
+class _Inbox:
+    """Passes results on; if in order, one that comes early waits for those before it."""
 
-    def __init__(self, consume: Consume, total: int, advance: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, consume: Consume, total: int, advance: Callable[[int, int], None], ordered: bool
+    ) -> None:
         self.consume = consume
         self.total = total
         self.advance = advance
+        self.ordered = ordered
         self.waiting: dict[int, Any] = {}
         self.next = 0
         self.done = 0
@@ -218,10 +258,13 @@ class _InOrder:
 
     def put(self, index: int, result: Any) -> None:
         with self.lock:
-            self.waiting[index] = result
-            while self.next in self.waiting:
-                self.consume(self.next, self.waiting.pop(self.next))
-                self.next += 1
+            if self.ordered:
+                self.waiting[index] = result
+                while self.next in self.waiting:
+                    self.consume(self.next, self.waiting.pop(self.next))
+                    self.next += 1
+            else:
+                self.consume(index, result)
             self.done += 1
             self.advance(self.done, self.total)
 
@@ -247,11 +290,12 @@ class _Attempt:
 
 
 def _run_locally(
-    attempt: _Attempt, panels: Sequence[PanelRange], inbox: _InOrder, scheduler: str, running: int
+    attempt: _Attempt, panels: Sequence[PanelRange], inbox: _Inbox, scheduler: str, running: int
 ) -> None:
     def step(index: int) -> None:
         # The result goes to the inbox, not to Dask: Dask would hold all of them to the end.
-        inbox.put(index, attempt(panels[index]))
+        if not _stop.is_set():
+            inbox.put(index, attempt(panels[index]))
 
     steps = [dask.delayed(step, pure=False)(index) for index in range(len(panels))]
     # Held around the whole run: tasks that overlap would otherwise set and reset it by turns.
@@ -264,7 +308,7 @@ def _run_locally(
 def _run_on_cluster(
     attempt: _Attempt,
     panels: Sequence[PanelRange],
-    inbox: _InOrder,
+    inbox: _Inbox,
     client: Client,
     running: int,
     task_bytes: int,
@@ -277,7 +321,8 @@ def _run_on_cluster(
     try:
         while True:
             threads = sum(min(running, w["nthreads"]) for w in _workers(client).values())
-            for index in islice(left, max(0, SENT_AHEAD * max(threads, 1) - len(flying))):
+            room = 0 if _stop.is_set() else SENT_AHEAD * max(threads, 1) - len(flying)
+            for index in islice(left, max(0, room)):
                 flying[client.submit(attempt, panels[index], pure=False)] = index
             if not flying:
                 return
@@ -323,27 +368,37 @@ def _no_workers_message(client: Client) -> str:
     )
 
 
-_blas_lock = threading.Lock()
-_blas_users = 0
-_blas_limit: Any = None
+def rows_as_dask(source: Any, chunk_rows: int) -> Any:
+    """A Dask array over a `RowSource`, ``chunk_rows`` rows to a chunk; reads when computed."""
+    import dask.array
+
+    _, width = source.shape
+    array = dask.array.from_array(
+        _RowSlices(source), chunks=(chunk_rows, width), name=False, asarray=False
+    )
+    return array
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread while any task of this process runs; parallelism is over panels.
+@dataclass(frozen=True)
+class _RowSlices:
+    """The little of an array's interface that Dask reads through."""
 
-    The limit is one setting for the whole process, so it is set by the first task to enter and
-    lifted by the last to leave.
-    """
-    global _blas_users, _blas_limit
-    with _blas_lock:
-        if _blas_users == 0:
-            _blas_limit = threadpool_limits(1, user_api="blas")
-        _blas_users += 1
-    try:
-        yield
-    finally:
-        with _blas_lock:
-            _blas_users -= 1
-            if _blas_users == 0:
-                _blas_limit.restore_original_limits()
+    source: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n, width = self.source.shape
+        return n, width
+
+    @property
+    def dtype(self) -> Any:
+        return self.source.dtype
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    def __getitem__(self, key: tuple[slice, slice]) -> Any:
+        rows, columns = key
+        start, stop, _ = rows.indices(self.shape[0])
+        return self.source.rows(start, stop, columns)[:: rows.step]

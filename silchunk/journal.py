@@ -2,30 +2,27 @@
 
 A text file of one record a line, appended and synced to disk by the driver alone:
 
-    {"store": "<id>", "metadata": "<the text of zarr.json>", ...} <checksum>
-    {"panel": 0, "crc32c": 305419896, "bytes": 1048576} <checksum>
+    {"metadata": "<the text of zarr.json>", "store": "<id>"} <checksum>
+    {"bytes": 1048576, "crc32c": 305419896, "panel": 0} <checksum>
     ...
     {"sealed": "<SHA-256 of all lines before this one>"} <checksum>
 
 Each line ends with the CRC-32C, in eight hexadecimal digits, of the store's id followed by the
 line's JSON text, so that a record can neither be altered nor come from another store. A last line
-without its end is what a killed process leaves behind; it is dropped when a build goes on.
+without its end is what a killed process leaves behind, and no damage.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import google_crc32c
-
-from silchunk.errors import DamagedStoreError, StoreInUseError
 
 FILE_NAME = "silchunk-journal.jsonl"
 
@@ -37,7 +34,7 @@ class PanelRecord:
     panel: int
     crc32c: int
     nbytes: int
-    part: str = "shard"  # or "half", of a metric that is computed once for each pair
+    part: str = "panel"  # or "half", where each pair is computed once: columns from its rows on
 
 
 @dataclass
@@ -45,123 +42,112 @@ class Journal:
     """The records of a journal file, as read."""
 
     path: Path
-    header: dict[str, Any]
+    store_id: str
+    metadata: str
     panels: dict[int, PanelRecord] = field(default_factory=dict)
     halves: dict[int, PanelRecord] = field(default_factory=dict)
     sealed: bool = False
-    # Text that is no record of this store: a torn last line, or damage.
-    damaged_lines: list[int] = field(default_factory=list)
-    valid_bytes: int = 0
+    damaged_lines: list[int] = field(default_factory=list)  # counted from 1
 
-    @property
-    def store_id(self) -> str:
-        """The id that all checksums of the store begin with."""
-        return str(self.header["store"])
+    def records(self) -> list[PanelRecord]:
+        """All intact records: halves, then panels, each in order."""
+        return [kept[panel] for kept in (self.halves, self.panels) for panel in sorted(kept)]
 
 
-class JournalWriter:
-    """Appends records; holds the lock that keeps a second build away."""
+def create(path: Path, store_id: str, metadata: str) -> None:
+    """Write a new journal that has its header alone."""
+    _write_whole(path, [_line(store_id, {"store": store_id, "metadata": metadata})])
 
-    def __init__(self, journal: Journal) -> None:
-        self._id = journal.store_id
-        self._stream: IO[bytes] = journal.path.open("r+b")
-        try:
-            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._stream.close()
-            raise StoreInUseError(
-                f"{journal.path.parent} is being built by another process; wait for it to end."
-            ) from error
-        self._stream.truncate(journal.valid_bytes)
-        self._stream.seek(0)
-        self._digest = hashlib.sha256(self._stream.read())
 
-    def append(self, records: Iterable[PanelRecord]) -> None:
-        """Record finished panels; on disk when this returns."""
+def append(journal: Journal, records: Iterable[PanelRecord]) -> None:
+    """Add finished panels to an unsealed journal; on disk when this returns."""
+    with journal.path.open("ab") as stream:
         for record in records:
-            self._write(
-                {
-                    "half" if record.part == "half" else "panel": record.panel,
-                    "crc32c": record.crc32c,
-                    "bytes": record.nbytes,
-                }
-            )
-        self._sync()
-
-    def seal(self) -> None:
-        """Record that all is there."""
-        self._write({"sealed": self._digest.hexdigest()})
-        self._sync()
-
-    def close(self) -> None:
-        """Release the lock."""
-        self._stream.close()
-
-    def _write(self, fields: dict[str, Any]) -> None:
-        line = _line(self._id, fields)
-        self._stream.write(line)
-        self._digest.update(line)
-
-    def _sync(self) -> None:
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+            stream.write(_line(journal.store_id, _fields(record)))
+            _keep(journal, record)
+        _sync(stream)
 
 
-def create(path: Path, header: dict[str, Any]) -> None:
-    """Write a new journal that holds its header alone."""
-    with path.open("xb") as stream:
-        stream.write(_line(header["store"], header))
-        stream.flush()
-        os.fsync(stream.fileno())
+def seal(journal: Journal) -> None:
+    """Write the journal anew, with its header, its panels in order, and the seal."""
+    header = {"store": journal.store_id, "metadata": journal.metadata}
+    lines = [_line(journal.store_id, header)]
+    lines += [
+        _line(journal.store_id, _fields(journal.panels[panel])) for panel in sorted(journal.panels)
+    ]
+    digest = hashlib.sha256(b"".join(lines)).hexdigest()
+    _write_whole(journal.path, [*lines, _line(journal.store_id, {"sealed": digest})])
+    journal.sealed = True
 
 
-def read(path: Path) -> Journal:
-    """Read a journal, keeping every intact record and noting what is not.
+def mend(journal: Journal) -> None:
+    """Write the journal anew from its intact records, unsealed: a torn line would spoil the next
+    one appended to it."""
+    header = {"store": journal.store_id, "metadata": journal.metadata}
+    lines = [_line(journal.store_id, header)]
+    lines += [_line(journal.store_id, _fields(record)) for record in journal.records()]
+    _write_whole(journal.path, lines)
+    journal.sealed = False
+    journal.damaged_lines.clear()
 
-    Raises
-    ------
-    DamagedStoreError
-        If the file or its header is missing or cannot be read.
+
+def read(path: Path, *, store_id: str | None, metadata: str | None) -> Journal | None:
+    """Read a journal, keeping every intact record and noting the lines that are not.
+
+    ``store_id`` and ``metadata``, as found in ``zarr.json``, stand in for a damaged header; None
+    if there is no header to go by at all.
     """
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise DamagedStoreError(f"{path} cannot be read: {error}") from error
-    lines = text.splitlines(keepends=True)
+    *lines, rest = path.read_bytes().split(b"\n")
     header = _parse(lines[0], None) if lines else None
-    if header is None or "store" not in header:
-        raise DamagedStoreError(
-            f"{path} has lost its first line, which ties the store together. Build the store anew "
-            "with overwrite=True."
-        )
-    journal = Journal(path, header, valid_bytes=len(lines[0]))
-    intact = True
+    if header is not None and {"store", "metadata"} <= header.keys():
+        journal = Journal(path, str(header["store"]), str(header["metadata"]))
+    elif store_id is not None and metadata is not None:
+        journal = Journal(path, store_id, metadata, damaged_lines=[1])
+    else:
+        return None
+    digest = hashlib.sha256(lines[0] + b"\n") if lines else hashlib.sha256()
     for number, line in enumerate(lines[1:], start=2):
         fields = _parse(line, journal.store_id)
-        if fields is None or journal.sealed:
+        record = None if fields is None else _record(fields)
+        if journal.sealed or fields is None:
             journal.damaged_lines.append(number)
-            journal.sealed = intact = False
-        elif "panel" in fields or "half" in fields:
-            _keep(journal, fields)
-        elif fields.get("sealed") == hashlib.sha256(text[: journal.valid_bytes]).hexdigest():
-            journal.sealed = intact
+        elif record is not None:
+            _keep(journal, record)
+        elif fields.get("sealed") == digest.hexdigest():
+            journal.sealed = True
         else:
             journal.damaged_lines.append(number)
-        if intact and not journal.damaged_lines:
-            journal.valid_bytes += len(line)
+        digest.update(line + b"\n")
+    if rest and journal.sealed:
+        journal.damaged_lines.append(len(lines) + 1)
     return journal
 
 
-def panel_checksum(store_id: str, panel: int, part: str, content: bytes) -> int:
+def extend(crc: int, content: bytes) -> int:
+    """A checksum continued over more of a file."""
+    return int(google_crc32c.extend(crc, content))
+
+
+def checksum(store_id: str, part: str, panel: int, content: bytes) -> int:
     """CRC-32C of a panel's file, bound to the store and to the panel's place in it."""
     place = f"{store_id}/{part}/{panel}/".encode()
-    return int(google_crc32c.extend(google_crc32c.value(place), content))
+    return extend(int(google_crc32c.value(place)), content)
 
 
-def _keep(journal: Journal, fields: dict[str, Any]) -> None:
-    part, kept = ("half", journal.halves) if "half" in fields else ("shard", journal.panels)
-    panel = int(fields["half" if part == "half" else "panel"])
-    kept[panel] = PanelRecord(panel, int(fields["crc32c"]), int(fields["bytes"]), part)
+def _keep(journal: Journal, record: PanelRecord) -> None:
+    kept = journal.panels if record.part == "panel" else journal.halves
+    kept[record.panel] = record
+
+
+def _fields(record: PanelRecord) -> dict[str, Any]:
+    return {record.part: record.panel, "crc32c": record.crc32c, "bytes": record.nbytes}
+
+
+def _record(fields: dict[str, Any]) -> PanelRecord | None:
+    part = next((name for name in ("panel", "half") if name in fields), None)
+    if part is None:
+        return None
+    return PanelRecord(int(fields[part]), int(fields["crc32c"]), int(fields["bytes"]), part)
 
 
 def _line(store_id: str, fields: dict[str, Any]) -> bytes:
@@ -171,15 +157,32 @@ def _line(store_id: str, fields: dict[str, Any]) -> bytes:
 
 def _parse(line: bytes, store_id: str | None) -> dict[str, Any] | None:
     """The fields of an intact line, else None; a header brings its own id."""
-    if not line.endswith(b"\n") or len(line) < 11:
-        return None
-    text, checksum = line[:-10], line[-9:-1]
+    text, checksum_text = line[:-9], line[-8:]
     try:
         fields = json.loads(text)
-        wanted = int(checksum, 16)
+        wanted = int(checksum_text, 16)
     except ValueError:
         return None
-    if not isinstance(fields, dict):
+    if not isinstance(fields, dict) or line[-9:-8] != b" ":
         return None
     identity = str(fields.get("store")) if store_id is None else store_id
     return fields if wanted == google_crc32c.value(identity.encode() + text) else None
+
+
+def _write_whole(path: Path, lines: list[bytes]) -> None:
+    """Replace a file so that it is seen old or new, never in between."""
+    temporary = path.with_name(path.name + ".part")
+    with temporary.open("wb") as stream:
+        stream.writelines(lines)
+        _sync(stream)
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _sync(stream: Any) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())

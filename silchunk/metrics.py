@@ -177,6 +177,9 @@ class PairwiseMetric:
             out[:] = pairwise_distances(
                 rows.values, columns.values, metric=self.function, **self.params
             )
+        self._check(rows, columns, out)
+
+    def _check(self, rows: Prepared, columns: Prepared, out: Block) -> None:
         if not (np.isfinite(out).all() and out.min() >= -self.tolerance):
             i, j = np.argwhere(~(np.isfinite(out) & (out >= -self.tolerance)))[0]
             raise InputError(
@@ -185,6 +188,27 @@ class PairwiseMetric:
                 f"distances must be finite {out.dtype} numbers that are not negative."
             )
         np.maximum(out, 0, out=out)
+
+    def fill_square(self, block: Prepared, out: Block) -> None:
+        """Distances among the points of one block into ``out`` (r, r), each pair computed once."""
+        function = self.function
+        if callable(function):
+            for i in range(len(out)):
+                for j in range(i + 1, len(out)):
+                    out[i, j] = out[j, i] = function(
+                        block.values[i], block.values[j], **self.params
+                    )
+            self._check(block, block, out)
+            return
+        self.fill(block, block, np.empty(0), out, 0)
+        mirror_upper(out)
+        np.fill_diagonal(out, 0)
+
+
+def mirror_upper(square: Block) -> None:
+    """Copy the upper triangle of a square onto its lower one."""
+    below = np.tri(len(square), k=-1, dtype=bool)
+    square[below] = square.T[below]
 
 
 def _shown(point: Block) -> str:

@@ -23,6 +23,10 @@ class PanelSource(Protocol):
     def dtype(self) -> np.dtype[Any]:
         """Of the distances: float32 or float64."""
 
+    @property
+    def relative_error(self) -> float:
+        """Largest relative error that a distance was stored with."""
+
     def read(self, start: int, stop: int, out: Block) -> None:
         """Fill ``out`` (stop - start, n) with rows [start, stop), zero on the diagonal."""
 
@@ -39,6 +43,10 @@ class PointPanels:
     @property
     def n(self) -> int:
         return self.points.shape[0]
+
+    @property
+    def relative_error(self) -> float:
+        return 0.0
 
     def read(self, start: int, stop: int, out: Block) -> None:
         scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
@@ -62,10 +70,16 @@ class MatrixPanels:
 
     matrix: RowSource
     dtype: np.dtype[Any]
+    symmetric: bool = False  # known to be, to the last bit
 
     @property
     def n(self) -> int:
         return self.matrix.shape[0]
+
+    @property
+    def relative_error(self) -> float:
+        # Of a stored matrix that is read in another dtype.
+        return float(getattr(self.matrix, "relative_error", 0.0))
 
     def read(self, start: int, stop: int, out: Block) -> None:
         np.maximum(self.matrix.rows(start, stop), 0, out=out, casting="same_kind")

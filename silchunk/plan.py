@@ -99,6 +99,8 @@ def plan_panels(
     resident_bytes: int = 0,
     chunk_rows: int = 1,
     outputs: int = 1,
+    panel_copies: int = 1,
+    panel_rows: int | None = None,
     runtime_bytes: int = RUNTIME_BYTES,
 ) -> Plan:
     """Plan a job that reduces the rows of an n × n distance matrix.
@@ -123,6 +125,10 @@ def plan_panels(
         Rows of the input that are stored together.
     outputs : int
         Float64 values each row is reduced to.
+    panel_copies : int
+        Panels' worth of memory that a task takes for distances and what it makes of them.
+    panel_rows : int, optional
+        Rows of a panel where they are given, as by a store.
     runtime_bytes : int
         Bytes of the process before any data.
 
@@ -136,7 +142,7 @@ def plan_panels(
 
     def task_bytes(panel_rows: int) -> int:
         rows = min(panel_rows, n)
-        distances = rows * n * itemsize
+        distances = panel_copies * rows * n * itemsize
         reduced = 3 * min(rows, LEAF_ROWS) * outputs * 8 + 8 * n * 8
         if from_points:
             # A read block and one decoded copy of it; a tile's columns three times over in
@@ -145,37 +151,39 @@ def plan_panels(
             scratch += 3 * rows * width * 8 + 2 * LEAF_ROWS * TILE_COLUMNS * 8
         else:
             # The stored rows as read, decoded by whole chunks, next to the panel.
-            scratch = distances + _round_up(rows, chunk_rows) * n * 8
+            scratch = rows * n * 8 + _round_up(rows, chunk_rows) * n * 8
         return distances + scratch + reduced
 
-    sizes = [LEAF_ROWS]
-    while sizes[-1] < min(LARGEST_PANEL_ROWS, max(PREFERRED_PANEL_ROWS, chunk_rows)):
+    sizes = [panel_rows or LEAF_ROWS]
+    while panel_rows is None and sizes[-1] < min(
+        LARGEST_PANEL_ROWS, max(PREFERRED_PANEL_ROWS, chunk_rows)
+    ):
         if sizes[-1] >= n:
             break
         sizes.append(2 * sizes[-1])
     available = budget_bytes - runtime_bytes - resident_bytes
     # Keep every core busy first; longer panels only make reading and set-up cheaper.
     for running in range(concurrency, 0, -1):
-        for panel_rows in reversed(sizes):
-            if running * task_bytes(panel_rows) <= available:
+        for rows in reversed(sizes):
+            if running * task_bytes(rows) <= available:
                 return Plan(
                     n=n,
                     itemsize=itemsize,
-                    panel_rows=panel_rows,
+                    panel_rows=rows,
                     concurrency=running,
                     read_rows=read_rows,
-                    task_bytes=task_bytes(panel_rows),
+                    task_bytes=task_bytes(rows),
                     resident_bytes=resident_bytes,
                     runtime_bytes=runtime_bytes,
                     budget_bytes=budget_bytes,
                 )
-    least = task_bytes(LEAF_ROWS)
+    least = task_bytes(sizes[0])
     needed = runtime_bytes + resident_bytes + least
     raise OverBudgetError(
         f"{n:,} points need at least {format_bytes(needed)} of memory in each process "
         f"({format_bytes(runtime_bytes)} runtime, {format_bytes(resident_bytes)} input and "
         f"results, "
-        f"{format_bytes(least)} for one panel of {min(LEAF_ROWS, n)} rows), but the budget allows "
+        f"{format_bytes(least)} for one panel of {min(sizes[0], n)} rows), but the budget allows "
         f"{format_bytes(budget_bytes)}. Raise memory= to {format_bytes(needed)} or more"
         + (', or pass dtype="float32"' if itemsize == 8 else "")
         + ("" if not resident_bytes else ", or pass the input as a file instead of an array")

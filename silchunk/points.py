@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -35,6 +35,7 @@ ALL = slice(None)
 COPY_BYTES = 16 << 20
 
 
+@runtime_checkable
 class RowSource(Protocol):
     """A two-dimensional array that hands out row ranges."""
 
@@ -178,7 +179,7 @@ def as_rows(X: Any, *, name: str = "X", scratch: Path, memory_bytes: int) -> Row
         A path that does not exist.
     """
     source: RowSource
-    if isinstance(X, (ArrayRows, NpyRows, ZarrRows)):
+    if isinstance(X, RowSource):
         source = X
     elif isinstance(X, (str, os.PathLike)):
         source = _open_path(os.fspath(X), name)
@@ -215,14 +216,18 @@ def on_disk(source: RowSource, scratch: Path) -> RowSource:
     """The same rows where another process on a shared file system can read them."""
     if not source.resident_bytes:
         return source
-    path = scratch / "input.npy"
-    mapped = np.lib.format.open_memmap(
-        path, mode="w+", dtype=float_dtype(source.dtype), shape=source.shape
-    )
-    for start, stop in _copy_ranges(source):
-        mapped[start:stop] = source.rows(start, stop)
-    mapped.flush()
-    return NpyRows(str(path), source.shape, mapped.dtype)
+    return copy_to_npy(source, scratch / "input.npy")
+
+
+def copy_to_npy(source: RowSource, path: Path) -> NpyRows:
+    """Write all rows to a ``.npy`` file, a few at a time."""
+    dtype = float_dtype(source.dtype)
+    with path.open("wb") as stream:
+        header = {"descr": dtype.str, "fortran_order": False, "shape": source.shape}
+        np.lib.format.write_array_header_2_0(stream, header)
+        for start, stop in _copy_ranges(source):
+            source.rows(start, stop).tofile(stream)
+    return NpyRows(str(path), source.shape, dtype)
 
 
 @contextmanager

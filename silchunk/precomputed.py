@@ -84,11 +84,16 @@ def check_matrix(
     side: int,
     concurrency: int,
     progress: Progress,
-) -> None:
+) -> bool:
     """Refuse what is not a distance matrix, naming the offending entry.
 
     Tolerances are 1e-8 (float64), 1e-5 (float32) and 1e-2 (float16) of the largest distance, and
     none for integers.
+
+    Returns
+    -------
+    bool
+        Whether it is symmetric to the last bit.
 
     Raises
     ------
@@ -129,6 +134,7 @@ def check_matrix(
             f"{name} is not symmetric: [{i}, {j}] and [{j}, {i}] differ by {value:g}, "
             f"beyond the tolerance of {tolerance:.3g}. {remedy}"
         )
+    return found.asymmetry.value == 0
 
 
 def check_square(matrix: RowSource, name: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from silchunk import engine, metrics, plan, precomputed, scan
+from silchunk.distances import DistanceMatrix, find_store
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError, SilchunkWarning
 from silchunk.panels import MatrixPanels, PanelSource, PointPanels
@@ -47,7 +48,8 @@ class Job:
     where: engine.Executor
     progress: Progress
     metric_name: str
-    n_features: int | None  # None for a matrix
+    source: RowSource
+    budget_bytes: int
 
     @property
     def n(self) -> int:
@@ -82,6 +84,8 @@ def prepared(
     outputs: int = 1,
     result_bytes: int = 0,
     check_n: Callable[[int], object] = lambda n: None,
+    panel_copies: int = 1,
+    panel_rows: int | None = None,
 ) -> Iterator[Job]:
     """Read, plan and check ``X``; temporary files live as long as the context.
 
@@ -95,13 +99,16 @@ def prepared(
         Bytes of results per point that are held throughout.
     check_n : callable
         Called with n before any pass over the data, to refuse arguments that do not go with it.
+    panel_copies, panel_rows : int
+        As in `silchunk.plan.plan_panels`.
     """
-    name = metrics.canonical_name(arguments.metric)
+    kept = find_store(X)
+    name = _metric_name(arguments, kept)
     where = engine.executor(arguments.scheduler)
     budget = engine.byte_budget(arguments.memory, where)
     with scratch_folder(engine.scratch_parent()) as scratch:
         held_bytes = budget // HELD_SHARE
-        source = as_rows(X, scratch=scratch, memory_bytes=held_bytes)
+        source = kept or as_rows(X, scratch=scratch, memory_bytes=held_bytes)
         dtype = _panel_dtype(arguments.dtype, source)
         if name == "precomputed":
             precomputed.check_square(source, "X")
@@ -123,12 +130,26 @@ def prepared(
             resident_bytes=source.resident_bytes + n * result_bytes,
             chunk_rows=source.chunk_rows,
             outputs=outputs,
+            panel_copies=panel_copies,
+            panel_rows=panel_rows,
             runtime_bytes=plan.RUNTIME_BYTES + _extra_runtime(name),
         )
         if name == "precomputed":
             if arguments.metric_params:
                 raise InputError('metric="precomputed" takes no metric_params.')
-            panels = _matrix_panels(source, dtype, job_plan, where, arguments)
+            exact = False
+            if arguments.validate and kept is None:  # what is kept was checked when it was made
+                exact = precomputed.check_matrix(
+                    source,
+                    name="X",
+                    where=where,
+                    side=job_plan.check_rows,
+                    concurrency=job_plan.concurrency,
+                    progress=arguments.progress,
+                )
+            panels: PanelSource = MatrixPanels(source, dtype, exact)
+            if kept is not None and kept.dtype == dtype:
+                panels = kept
         else:
             panels = _point_panels(source, dtype, job_plan, where, arguments)
         yield Job(
@@ -136,9 +157,23 @@ def prepared(
             job_plan,
             where,
             arguments.progress,
-            name,
-            None if name == "precomputed" else width,
+            kept.metric if kept else name,
+            source,
+            budget,
         )
+
+
+def _metric_name(arguments: Arguments, kept: DistanceMatrix | None) -> str:
+    """A stored matrix is precomputed; its own metric may be named, and no other."""
+    name = metrics.canonical_name(arguments.metric)
+    if kept is None:
+        return name
+    if name not in ("precomputed", kept.metric, Arguments.metric):
+        raise InputError(
+            f"X is a stored matrix of {kept.metric} distances; metric={name!r} cannot be "
+            "measured in it. Pass the points, or leave metric= out."
+        )
+    return "precomputed"
 
 
 def _panel_dtype(dtype: Any, source: RowSource) -> np.dtype[Any]:
@@ -157,25 +192,6 @@ def _panel_dtype(dtype: Any, source: RowSource) -> np.dtype[Any]:
 def _extra_runtime(name: str) -> int:
     core = name in metrics.CORE_METRICS or name == "precomputed"
     return 0 if core else plan.SCIKIT_LEARN_BYTES
-
-
-def _matrix_panels(
-    source: RowSource,
-    dtype: np.dtype[Any],
-    job_plan: plan.Plan,
-    where: engine.Executor,
-    arguments: Arguments,
-) -> PanelSource:
-    if arguments.validate:
-        precomputed.check_matrix(
-            source,
-            name="X",
-            where=where,
-            side=job_plan.check_rows,
-            concurrency=job_plan.concurrency,
-            progress=arguments.progress,
-        )
-    return MatrixPanels(source, dtype)
 
 
 def _point_panels(

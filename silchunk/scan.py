@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from silchunk import engine
 from silchunk.errors import InputError, LooksPrecomputedWarning
 from silchunk.metrics import Frame
 from silchunk.plan import ranges
-from silchunk.points import Block, RowSource
+from silchunk.points import Block, RowSource, float_dtype
 
 # Sums run over blocks of this many rows on a fixed grid, so that they do not depend on how the
 # points are stored or read.
 GRID_ROWS = 4096
+# Bytes of one part of a fingerprint, counted in float64.
+DIGEST_BYTES = 8 << 20
 # A square input is compared with its transpose on this many leading rows and columns.
 SQUARE_SAMPLE = 1024
 
@@ -98,6 +101,30 @@ def scan_points(
     reach = float(np.maximum(high / 2 - centre / 2, centre / 2 - low / 2).max())
     exponent = math.frexp(reach)[1] + 1 if reach > 0 else 0
     return Frame(centre, extent, exponent)
+
+
+@dataclass(frozen=True)
+class _Digest:
+    """Panel task: SHA-256 of a row range."""
+
+    source: RowSource
+
+    def __call__(self, start: int, stop: int) -> bytes:
+        return hashlib.sha256(self.source.rows(start, stop).data).digest()
+
+
+def content_digest(source: RowSource, where: engine.Executor) -> str:
+    """Fingerprint of an array's values, the same however it is stored."""
+    n, width = source.shape
+    whole = hashlib.sha256(repr((n, width, float_dtype(source.dtype).str)).encode())
+    engine.map_panels(
+        _Digest(source),
+        ranges(n, max(1, DIGEST_BYTES // (8 * width))),
+        lambda _, digest: whole.update(digest),
+        where=where,
+        progress=False,
+    )
+    return whole.hexdigest()
 
 
 def covariance(points: RowSource, frame: Frame, *, where: engine.Executor, read_rows: int) -> Block:

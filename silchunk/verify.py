@@ -1,0 +1,239 @@
+"""Checking a store against its journal, and rebuilding what is damaged."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from silchunk import engine, journal, scan, store, writing
+from silchunk.condensed import condensed_rows
+from silchunk.engine import Scheduler
+from silchunk.errors import StaleStoreError, UnsealedStoreError
+from silchunk.metrics import make_metric
+from silchunk.plan import RUNTIME_BYTES, SCIKIT_LEARN_BYTES, plan_panels
+from silchunk.points import RowSource, as_rows, scratch_folder
+from silchunk.progress import Progress
+from silchunk.symmetric import UpperPanels, symmetric_panels
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What a check of a store found, and mended.
+
+    Attributes
+    ----------
+    path : str
+    n_panels : int
+    damaged : tuple of int
+        Panels that were missing or not as they were written.
+    faults : tuple of str
+        One sentence for each fault, in the metadata too.
+    repaired : bool
+        Whether all of it was mended.
+    """
+
+    path: str
+    n_panels: int
+    damaged: tuple[int, ...]
+    faults: tuple[str, ...]
+    repaired: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether the store is now as it was written."""
+        return self.repaired or not self.faults
+
+    def __str__(self) -> str:
+        if not self.faults:
+            return f"{self.path}: all {self.n_panels:,} panels are as they were written."
+        ending = "All is mended." if self.repaired else "Nothing was changed."
+        return "\n".join([f"{self.path}: {len(self.faults)} faults", *self.faults, ending])
+
+
+@dataclass(frozen=True)
+class _CheckPanel:
+    """Panel task: compare a panel's file with its record."""
+
+    path: Path
+    records: journal.Journal
+    panel_rows: int
+
+    def __call__(self, start: int, stop: int) -> str | None:
+        return store.panel_fault(self.path, self.records, start // self.panel_rows)
+
+
+def verify_distances(
+    path: str | os.PathLike[str],
+    repair: bool = False,
+    *,
+    X: Any = None,
+    memory: int | str | None = None,
+    progress: Progress = None,
+    scheduler: Scheduler = None,
+) -> Verification:
+    """Check every file of a store, and rebuild what is damaged.
+
+    Parameters
+    ----------
+    path : path of the store
+    repair : bool
+        Rebuild damaged panels, and only those, from the points the store keeps, from the file it
+        was built from, or from ``X``.
+    X : optional
+        The input of the build, where the store keeps no copy and the file is gone.
+    memory, progress, scheduler
+        As in `build_distances`.
+
+    Raises
+    ------
+    UnsealedStoreError
+        Its build has not ended.
+    DamagedStoreError
+        Nothing is left to go by.
+    StaleStoreError
+        ``repair`` found no input, or other input than that of the build.
+
+    Notes
+    -----
+    Reads the store once; nothing is decoded.
+    """
+    folder = store.local_path(path)
+    store.refuse_foreign(folder)
+    records = store.read_journal(folder)
+    header = store.header_of(records)
+    layout = store.layout_of(header)
+    metadata_faults = [f"{records.path} is damaged in line {n}." for n in records.damaged_lines]
+    if not records.sealed and not metadata_faults:
+        raise UnsealedStoreError(
+            f"{folder} has {len(records.panels):,} of {layout.n_panels:,} panels: its build was "
+            "stopped. Run it again with the same input to go on."
+        )
+    if store.text_of(folder / "zarr.json") != records.metadata:
+        metadata_faults.append(f"{folder / 'zarr.json'} is not as it was written.")
+    panel_faults: dict[int, str] = {}
+
+    def note(panel: int, fault: str | None) -> None:
+        if fault is not None:
+            panel_faults[panel] = fault
+
+    here = engine.executor("threads")
+    every_panel = [layout.rows_of(panel) for panel in range(layout.n_panels)]
+    check = _CheckPanel(folder, records, layout.panel_rows)
+    engine.map_panels(check, every_panel, note, where=here, progress=progress, label="verifying")
+    copy_fault = _copy_fault(folder, header, here)
+    faults = (*metadata_faults, *copy_fault, *panel_faults.values())
+    damaged = tuple(sorted(panel_faults))
+    if repair and faults:
+        where = engine.executor(scheduler)
+        budget = engine.byte_budget(memory, where)
+        with store.locked(folder):
+            _repair(folder, header, records, damaged, bool(copy_fault), X, where, budget, progress)
+    return Verification(str(folder), layout.n_panels, damaged, faults, repair and bool(faults))
+
+
+def _repair(
+    folder: Path,
+    header: dict[str, Any],
+    records: journal.Journal,
+    damaged: tuple[int, ...],
+    copy_damaged: bool,
+    X: Any,
+    where: engine.Executor,
+    budget: int,
+    progress: Progress,
+) -> None:
+    layout = store.layout_of(header)
+    with scratch_folder(engine.scratch_parent()) as scratch:
+        source = _input(folder, header, X, scratch, where) if damaged or copy_damaged else None
+        store.write_metadata(folder, records)
+        journal.mend(records)
+        if source is not None and copy_damaged:
+            store.keep_points(folder, source)
+        if source is not None and damaged:
+            from_points = header["input"]["kind"] == "points"
+            job_plan = plan_panels(
+                n=layout.n,
+                width=source.shape[1],
+                itemsize=layout.dtype.itemsize,
+                budget_bytes=budget,
+                concurrency=where.concurrency,
+                from_points=from_points,
+                resident_bytes=source.resident_bytes,
+                chunk_rows=source.chunk_rows,
+                panel_copies=writing.PANEL_COPIES,
+                panel_rows=layout.panel_rows,
+                runtime_bytes=RUNTIME_BYTES + SCIKIT_LEARN_BYTES,
+            )
+            panels: Any
+            if from_points:
+                params = store.params_from_json(header["resolved_params"])
+                frame = scan.scan_points(
+                    source,
+                    name="X",
+                    where=where,
+                    read_rows=job_plan.read_rows,
+                    allow_missing=True,
+                )
+                metric = make_metric(header["metric"], params, frame, source, layout.dtype)
+                panels = symmetric_panels(source, metric, layout.dtype, job_plan.read_rows)
+            else:
+                panels = UpperPanels(source, layout.dtype)
+            writing.fill(
+                folder,
+                layout,
+                records,
+                panels,
+                keep_bits=header["keep_bits"],
+                plan=job_plan,
+                where=where,
+                progress=progress,
+                label="repairing",
+                only=damaged,
+            )
+            writing.remove_halves(folder)
+    journal.seal(records)
+
+
+def _input(
+    folder: Path, header: dict[str, Any], X: Any, scratch: Path, where: engine.Executor
+) -> RowSource:
+    """The input of the build: what was passed, else the store's copy, else the original file."""
+    if header["metric_is_callable"]:
+        raise StaleStoreError(
+            f"{folder} was built with the callable {header['metric']!r}, which it cannot keep. "
+            "Build it again with overwrite=True."
+        )
+    original = header["input"]["path"]
+    candidates = [X, folder / store.POINTS_FILE, original] if X is None else [X]
+    for candidate in candidates:
+        if candidate is None or (
+            isinstance(candidate, (str, Path)) and not Path(candidate).exists()
+        ):
+            continue
+        square = condensed_rows(candidate, scratch, as_file=where.distributed)
+        source = as_rows(candidate if square is None else square, scratch=scratch, memory_bytes=0)
+        if scan.content_digest(source, where) == header["input"]["digest"]:
+            return source
+        if X is not None:
+            raise StaleStoreError(f"X is not the input that {folder} was built from.")
+    raise StaleStoreError(
+        f"the input that {folder} was built from is not to be found"
+        + (f" (it was {original})" if original else "")
+        + "; pass it as X."
+    )
+
+
+def _copy_fault(folder: Path, header: dict[str, Any], where: engine.Executor) -> list[str]:
+    """A fault of the points that the store keeps, if it keeps them."""
+    if not header["input"]["kept"]:
+        return []
+    file = folder / store.POINTS_FILE
+    try:
+        source = as_rows(file, scratch=folder, memory_bytes=0)
+        if scan.content_digest(source, where) == header["input"]["digest"]:
+            return []
+    except (OSError, ValueError):
+        pass
+    return [f"{file} is missing or not as it was written."]

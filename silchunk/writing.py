@@ -1,0 +1,168 @@
+"""Filling a store: one task writes one panel whole, the driver records it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from silchunk import engine, journal, shard, store, symmetric
+from silchunk.buffers import borrowed
+from silchunk.panels import PanelSource
+from silchunk.plan import Plan
+from silchunk.progress import Progress
+from silchunk.store import Layout
+
+# Panels' worth of memory that writing or reading one takes at most: the panel, its encoded form,
+# and a few tiles.
+PANEL_COPIES = 3
+
+
+@dataclass(frozen=True)
+class _WritePanel:
+    """Panel task: make a panel, round it if asked, write its shard, return its record."""
+
+    panels: PanelSource
+    path: str
+    layout: Layout
+    store_id: str
+    keep_bits: int | None
+
+    def __call__(self, start: int, stop: int) -> journal.PanelRecord:
+        layout = self.layout
+        panel = start // layout.panel_rows
+        file = store.shard_file(self.path, panel)
+        with borrowed((stop - start, layout.n), layout.dtype) as distances:
+            self.panels.read(start, stop, distances)
+            parts = shard.encode(
+                distances, layout.shard_shape, layout.chunk_columns, self.keep_bits
+            )
+            crc, nbytes = _write_whole(file, parts, self.store_id, panel, distances.nbytes)
+        return journal.PanelRecord(panel, crc, nbytes)
+
+
+@dataclass(frozen=True)
+class _WriteHalf:
+    """Panel task: compute a panel from its diagonal rightwards and put that half aside."""
+
+    panels: symmetric.HalfPanels
+    path: str
+    layout: Layout
+    store_id: str
+
+    def __call__(self, start: int, stop: int) -> journal.PanelRecord:
+        panel = start // self.layout.panel_rows
+        half = symmetric.half_file(_halves(self.path), panel)
+        temporary = half.with_suffix(".part")
+        with borrowed((stop - start, self.layout.n), self.layout.dtype) as distances:
+            self.panels.read(start, stop, distances)
+            try:
+                with temporary.open("wb") as stream:
+                    np.save(stream, distances[:, start:], allow_pickle=False)
+            except OSError as error:
+                raise store.as_disk_full(error, half, distances[:, start:].nbytes) from error
+        temporary.replace(half)
+        return _record(self.store_id, "half", panel, half)
+
+
+def fill(
+    path: Path,
+    layout: Layout,
+    records: journal.Journal,
+    panels: PanelSource | symmetric.HalfPanels,
+    *,
+    keep_bits: int | None,
+    plan: Plan,
+    where: engine.Executor,
+    progress: Progress,
+    label: str,
+    only: Sequence[int] | None = None,
+) -> None:
+    """Write the panels that are not recorded yet, or ``only`` those given, and record each."""
+
+    def run(task: Any, missing: Sequence[int], what: str) -> None:
+        engine.map_panels(
+            task,
+            [layout.rows_of(panel) for panel in missing],
+            lambda _, record: journal.append(records, [record]),
+            where=where,
+            concurrency=plan.concurrency,
+            progress=progress,
+            label=what,
+            task_bytes=plan.task_bytes,
+            ordered=False,
+        )
+
+    missing = [p for p in range(layout.n_panels) if p not in records.panels]
+    wanted = missing if only is None else list(only)
+    if isinstance(panels, symmetric.HalfPanels):
+        halves = _halves(path)
+        halves.mkdir(exist_ok=True)
+        to_do = (
+            [p for p in range(layout.n_panels) if not _half_is_whole(path, records, p)]
+            if wanted
+            else []
+        )
+        run(_WriteHalf(panels, str(path), layout, records.store_id), to_do, f"{label}, pairs")
+        panels = symmetric.MirroredPanels(str(halves), layout.n, layout.dtype, layout.panel_rows)
+    run(_WritePanel(panels, str(path), layout, records.store_id, keep_bits), wanted, label)
+
+
+def remove_halves(path: Path) -> None:
+    """Delete the halves once the panels hold them."""
+    halves = _halves(path)
+    if halves.is_dir():
+        for file in halves.iterdir():
+            if file.suffix in (".npy", ".part"):
+                file.unlink()
+        halves.rmdir()
+
+
+def rounding_error(keep_bits: int | None) -> float:
+    """Largest relative error by keeping so many mantissa bits, rounded to nearest."""
+    return 0.0 if keep_bits is None else 2.0 ** -(keep_bits + 1)
+
+
+def _write_whole(
+    file: Path, parts: Iterable[bytes], store_id: str, panel: int, expected_bytes: int
+) -> tuple[int, int]:
+    """Write a shard under a temporary name, then give it its own; returns checksum and length."""
+    temporary = file.with_name(file.name + ".part")
+    crc, nbytes = journal.checksum(store_id, "panel", panel, b""), 0
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as stream:
+            for part in parts:
+                stream.write(part)
+                crc = journal.extend(crc, part)
+                nbytes += len(part)
+        temporary.replace(file)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise store.as_disk_full(error, file, expected_bytes) from error
+    return crc, nbytes
+
+
+def _record(store_id: str, part: str, panel: int, file: Path) -> journal.PanelRecord:
+    content = file.read_bytes()
+    crc = journal.checksum(store_id, part, panel, content)
+    return journal.PanelRecord(panel, crc, len(content), part)
+
+
+def _half_is_whole(path: Path, records: journal.Journal, panel: int) -> bool:
+    record = records.halves.get(panel)
+    if record is None:
+        return False
+    try:
+        return _record(
+            records.store_id, "half", panel, symmetric.half_file(_halves(path), panel)
+        ) == (record)
+    except OSError:
+        return False
+
+
+def _halves(path: str | Path) -> Path:
+    return Path(path) / store.HALVES_FOLDER
