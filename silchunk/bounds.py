@@ -23,6 +23,7 @@ from silchunk.panels import PanelSource
 from silchunk.plan import LEAF_ROWS, Plan, ranges
 from silchunk.prepare import Arguments, Job, prepared
 from silchunk.progress import Progress
+from silchunk.store import Layout, store_size
 from silchunk.sums import AlignedSum, Node
 
 # Rows are sorted and reduced this many bytes at a time.
@@ -223,10 +224,22 @@ def silhouette_bounds(
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a bound would take: the plan, and the time that a sample of its panels suggests."""
+    """What a bound would take.
+
+    Attributes
+    ----------
+    plan : Plan
+        How the job would be cut, and its memory.
+    seconds : float
+        Time that a sample of the panels suggests.
+    stored_bytes, stored_files : int
+        What the same distances would take at most as a store; see `build_distances`.
+    """
 
     plan: Plan
     seconds: float
+    stored_bytes: int
+    stored_files: int
 
 
 def estimate_bounds(
@@ -259,8 +272,8 @@ def estimate_bounds(
         began = time.perf_counter()
         job.map(reduce_rows, lambda _, reduced: None, "sample panels", sample)
         elapsed = time.perf_counter() - began
-        rows = sample[-1][1]
-        return Estimate(job.plan, elapsed * job.n / rows)
+        layout = Layout(job.n, job.panels.dtype, job.plan.panel_rows)
+        return Estimate(job.plan, elapsed * job.n / sample[-1][1], *store_size(layout))
 
 
 @contextmanager

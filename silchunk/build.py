@@ -258,8 +258,7 @@ def _make(
     if os.path.lexists(target) and overwrite:
         _delete(target)
     if not os.path.lexists(target):
-        n_bytes, n_files = _size_on_disk(panels, layout, keep_bits)
-        store.preflight(target, n_bytes, n_files)
+        store.preflight(target, *store.store_size(layout, halves=isinstance(panels, HalfPanels)))
         store.create_store(target, {**header, "store": uuid.uuid4().hex}, layout)
     with store.locked(target):
         records = store.read_journal(target)
@@ -285,14 +284,6 @@ def _make(
         writing.remove_halves(target)
         journal.seal(records)
     return open_distances(target)
-
-
-def _size_on_disk(
-    panels: PanelSource | HalfPanels, layout: store.Layout, keep_bits: int | None
-) -> tuple[int, int]:
-    """Bytes and files of a store, at most: as if nothing could be compressed."""
-    halves = isinstance(panels, HalfPanels)
-    return layout.raw_bytes * (3 if halves else 2) // 2, layout.n_panels * (2 if halves else 1) + 8
 
 
 def _small_beside(job: Job) -> bool:

@@ -399,6 +399,11 @@ class _RowSlices:
         return 2
 
     def __getitem__(self, key: tuple[slice, slice]) -> Any:
-        rows, columns = key
-        start, stop, _ = rows.indices(self.shape[0])
-        return self.source.rows(start, stop, columns)[:: rows.step]
+        wanted = [range(length)[part] for part, length in zip(key, self.shape, strict=True)]
+        # What spans the wanted rows and columns is read, and then picked from.
+        (top, bottom), (left, right) = ((min(w), max(w) + 1) if w else (0, 0) for w in wanted)
+        block = self.source.rows(top, bottom, slice(left, right))
+        rows, columns = (
+            [i - first for i in w] for w, first in zip(wanted, (top, left), strict=True)
+        )
+        return block[rows][:, columns]

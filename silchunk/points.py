@@ -226,7 +226,7 @@ def copy_to_npy(source: RowSource, path: Path) -> NpyRows:
         header = {"descr": dtype.str, "fortran_order": False, "shape": source.shape}
         np.lib.format.write_array_header_2_0(stream, header)
         for start, stop in _copy_ranges(source):
-            source.rows(start, stop).tofile(stream)
+            stream.write(source.rows(start, stop).data)  # tofile hides why a write failed
     return NpyRows(str(path), source.shape, dtype)
 
 

@@ -337,6 +337,15 @@ def as_disk_full(error: OSError, path: Path, nbytes: int) -> OSError:
     )
 
 
+def store_size(layout: Layout, *, halves: bool = False) -> tuple[int, int]:
+    """Bytes and files of a store, at most: as if nothing could be compressed.
+
+    With ``halves``, also those that are put aside while it is built.
+    """
+    nbytes = layout.raw_bytes * 3 // 2 if halves else layout.raw_bytes
+    return nbytes, layout.n_panels * (2 if halves else 1) + 3
+
+
 def preflight(path: Path, nbytes: int, n_files: int) -> None:
     """Refuse what cannot fit on the disk.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from silchunk import engine, journal, shard, store, symmetric
 from silchunk.buffers import borrowed
 from silchunk.panels import PanelSource
 from silchunk.plan import Plan
+from silchunk.points import Block
 from silchunk.progress import Progress
 from silchunk.store import Layout
 
@@ -40,8 +42,7 @@ class _WritePanel:
             parts = shard.encode(
                 distances, layout.shard_shape, layout.chunk_columns, self.keep_bits
             )
-            crc, nbytes = _write_whole(file, parts, self.store_id, panel, distances.nbytes)
-        return journal.PanelRecord(panel, crc, nbytes)
+            return _write_whole(file, parts, self.store_id, "panel", panel, distances.nbytes)
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,10 @@ class _WriteHalf:
     def __call__(self, start: int, stop: int) -> journal.PanelRecord:
         panel = start // self.layout.panel_rows
         half = symmetric.half_file(_halves(self.path), panel)
-        temporary = half.with_suffix(".part")
         with borrowed((stop - start, self.layout.n), self.layout.dtype) as distances:
             self.panels.read(start, stop, distances)
-            try:
-                with temporary.open("wb") as stream:
-                    np.save(stream, distances[:, start:], allow_pickle=False)
-            except OSError as error:
-                raise store.as_disk_full(error, half, distances[:, start:].nbytes) from error
-        temporary.replace(half)
-        return _record(self.store_id, "half", panel, half)
+            kept = distances[:, start:]
+            return _write_whole(half, _npy(kept), self.store_id, "half", panel, kept.nbytes)
 
 
 def fill(
@@ -127,11 +122,16 @@ def rounding_error(keep_bits: int | None) -> float:
 
 
 def _write_whole(
-    file: Path, parts: Iterable[bytes], store_id: str, panel: int, expected_bytes: int
-) -> tuple[int, int]:
-    """Write a shard under a temporary name, then give it its own; returns checksum and length."""
+    file: Path,
+    parts: Iterable[bytes],
+    store_id: str,
+    kind: str,
+    panel: int,
+    expected_bytes: int,
+) -> journal.PanelRecord:
+    """Write a file under a temporary name, then give it its own; take the checksum on the way."""
     temporary = file.with_name(file.name + ".part")
-    crc, nbytes = journal.checksum(store_id, "panel", panel, b""), 0
+    crc, nbytes = journal.checksum(store_id, kind, panel, b""), 0
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as stream:
@@ -143,7 +143,16 @@ def _write_whole(
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise store.as_disk_full(error, file, expected_bytes) from error
-    return crc, nbytes
+    return journal.PanelRecord(panel, crc, nbytes, kind)
+
+
+def _npy(array: Block) -> Iterator[bytes]:
+    """The bytes of a ``.npy`` file."""
+    header = io.BytesIO()
+    fields = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_2_0(header, fields)
+    yield header.getvalue()
+    yield array.tobytes()
 
 
 def _record(store_id: str, part: str, panel: int, file: Path) -> journal.PanelRecord:

@@ -1,0 +1,198 @@
+"""Commands about distance stores: distances, import, export, info, verify."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import silchunk
+from silchunk.cli.base import (
+    DAMAGED,
+    DtypeOption,
+    JsonOption,
+    MemoryOption,
+    MetricOption,
+    Source,
+    app,
+    print_json,
+    reported,
+)
+
+Store = Annotated[
+    Path, typer.Argument(metavar="STORE", help="Folder of a distance store.", show_default=False)
+]
+NewStore = Annotated[
+    Path,
+    typer.Argument(metavar="OUT", help="Folder to make, e.g. d.zarr.", show_default=False),
+]
+BitsOption = Annotated[
+    str,
+    typer.Option(
+        "--keep-bits",
+        help="Mantissa bits to keep for smaller files: a number, none, fast (12) or small (8).",
+    ),
+]
+OverwriteOption = Annotated[
+    bool, typer.Option("--overwrite", help="Replace a store that silchunk made.")
+]
+FreshOption = Annotated[
+    bool,
+    typer.Option(
+        "--resume/--no-resume", help="Go on with a store of the same input and parameters."
+    ),
+]
+
+
+@app.command()
+@reported
+def distances(
+    src: Source,
+    out: NewStore,
+    metric: MetricOption = "euclidean",
+    dtype: DtypeOption = "float32",
+    keep_bits: BitsOption = "none",
+    memory: MemoryOption = None,
+    resume: FreshOption = True,
+    overwrite: OverwriteOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Compute the distances of the points in SRC once and keep them in OUT.
+
+    Stopped by a signal, it ends with code 75; the same command goes on where it was.
+
+    Example: silchunk distances points.npy d.zarr && silchunk bound d.zarr
+    """
+    from silchunk.engine import stop_on_signals
+
+    began = time.perf_counter()
+    with stop_on_signals():
+        made = silchunk.build_distances(
+            src,
+            out,
+            metric=metric,
+            dtype=dtype,
+            keep_bits=_bits(keep_bits),
+            memory=memory,
+            resume=resume,
+            overwrite=overwrite,
+            progress=True,
+        )
+    _show(made, json_, time.perf_counter() - began)
+
+
+@app.command("import")
+@reported
+def import_(
+    src: Annotated[
+        str,
+        typer.Argument(
+            metavar="MATRIX",
+            help="A square or condensed distance matrix: .npy or Zarr.",
+            show_default=False,
+        ),
+    ],
+    out: NewStore,
+    dtype: DtypeOption = None,
+    keep_bits: BitsOption = "none",
+    validate: Annotated[bool, typer.Option(help="Check that it is a distance matrix.")] = True,
+    memory: MemoryOption = None,
+    resume: FreshOption = True,
+    overwrite: OverwriteOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Bring an existing distance matrix into a store.
+
+    Example: silchunk import matrix.npy d.zarr
+    """
+    from silchunk.engine import stop_on_signals
+
+    began = time.perf_counter()
+    with stop_on_signals():
+        made = silchunk.import_distances(
+            src,
+            out,
+            dtype=dtype,
+            validate=validate,
+            keep_bits=_bits(keep_bits),
+            memory=memory,
+            resume=resume,
+            overwrite=overwrite,
+            progress=True,
+        )
+    _show(made, json_, time.perf_counter() - began)
+
+
+@app.command()
+@reported
+def export(
+    store: Store,
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="A new .npy or .zarr.", show_default=False)
+    ],
+    memory: MemoryOption = None,
+) -> None:
+    """Write a stored matrix to a plain .npy file or Zarr array.
+
+    Example: silchunk export d.zarr matrix.npy
+    """
+    silchunk.export_distances(store, out, memory=memory, progress=True)
+
+
+@app.command()
+@reported
+def info(store: Store, json_: JsonOption = False) -> None:
+    """Say what a store holds and what it was built from.
+
+    Example: silchunk info d.zarr
+    """
+    _show(silchunk.open_distances(store), json_, None)
+
+
+@app.command()
+@reported
+def verify(
+    store: Store,
+    repair: Annotated[bool, typer.Option("--repair", help="Rebuild what is damaged.")] = False,
+    memory: MemoryOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Read every file of a store against its checksums; ends with code 74 if any is damaged.
+
+    Example: silchunk verify d.zarr --repair
+    """
+    found = silchunk.verify_distances(store, repair, memory=memory, progress=True)
+    if json_:
+        print_json(
+            {
+                "path": found.path,
+                "panels": found.n_panels,
+                "damaged": list(found.damaged),
+                "faults": list(found.faults),
+                "repaired": found.repaired,
+                "ok": found.ok,
+            }
+        )
+    else:
+        typer.echo(str(found))
+    if not found.ok:
+        raise typer.Exit(DAMAGED)
+
+
+def _bits(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
+
+
+def _show(matrix: silchunk.DistanceMatrix, as_json: bool, seconds: float | None) -> None:
+    header: dict[str, Any] = dict(matrix.header)
+    if as_json:
+        facts = {"path": matrix.path, "bytes": matrix.nbytes_stored, "seconds": seconds, **header}
+        print_json(facts)
+        return
+    typer.echo(repr(matrix))
+    source = header["input"]
+    origin = source["path"] or "an array in memory"
+    typer.echo(f"  built from {origin} {tuple(source['shape'])} by silchunk", nl=False)
+    typer.echo(f" {header['versions']['silchunk']}" + (f" in {seconds:.1f} s" if seconds else ""))

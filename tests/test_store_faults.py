@@ -1,0 +1,479 @@
+"""Kills, damage and full disks: nothing wrong is ever read, and every build can go on."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+import silchunk
+from silchunk import (
+    DamagedStoreError,
+    StaleStoreError,
+    StoreError,
+    UnsealedStoreError,
+    build_distances,
+    import_distances,
+    open_distances,
+    plan,
+    silhouette_upper_bound,
+    verify_distances,
+)
+
+X = np.random.default_rng(0).standard_normal((300, 5))
+
+
+@pytest.fixture(autouse=True)
+def short_panels(monkeypatch):
+    monkeypatch.setattr(plan, "PREFERRED_PANEL_ROWS", 64)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "d.zarr"
+
+
+def content(path):
+    """Every file that is part of the matrix, byte for byte."""
+    return {
+        str(p.relative_to(path)): p.read_bytes() for p in (path / "c").rglob("*") if p.is_file()
+    }
+
+
+def shards(path):
+    return sorted(p for p in (path / "c").rglob("0") if p.is_file())
+
+
+def flip(file, position=None):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 if position is None else position] ^= 0x10
+    file.write_bytes(data)
+
+
+def swap(one, other):
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)
+
+
+def swap_tiles_within(file):
+    """Exchange the two halves of a shard's tiles, checksums of the tiles and all."""
+    data = bytearray(file.read_bytes())
+    half = len(data) // 3
+    data[:half], data[half : 2 * half] = data[half : 2 * half], data[:half]
+    file.write_bytes(data)
+
+
+DAMAGE = {
+    "truncated": lambda p: os.truncate(shards(p)[1], 1000),
+    "emptied": lambda p: os.truncate(shards(p)[1], 0),
+    "bit flipped at the start": lambda p: flip(shards(p)[1], 0),
+    "bit flipped in the middle": lambda p: flip(shards(p)[1]),
+    "bit flipped in the index": lambda p: flip(shards(p)[1], -10),
+    "zeroed": lambda p: shards(p)[1].write_bytes(bytes(shards(p)[1].stat().st_size)),
+    "appended to": lambda p: shards(p)[1].write_bytes(shards(p)[1].read_bytes() + b"x"),
+    "deleted": lambda p: shards(p)[1].unlink(),
+    "folder deleted": lambda p: shutil.rmtree(shards(p)[1].parent),
+    "swapped": lambda p: swap(shards(p)[1], shards(p)[3]),
+    "tiles swapped": lambda p: swap_tiles_within(shards(p)[1]),
+    "copied from another": lambda p: shutil.copy(shards(p)[2], shards(p)[1]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_panels_are_reported_and_only_they_are_rebuilt(path, damage, tmp_path):
+    D = build_distances(X, path)
+    whole = content(path)
+    DAMAGE[damage](path)
+    damaged = {1, 3} if damage == "swapped" else {1}
+    for read in (lambda: D.rows(64, 65), lambda: silhouette_upper_bound(path)):
+        with pytest.raises(DamagedStoreError, match="panel [13] is .*verify --repair"):
+            read()
+    assert np.isfinite(D.rows(128, 192)).all(), "the other panels are readable"
+    found = D.verify()
+    assert not found.ok
+    assert set(found.damaged) == damaged
+    assert "Nothing was changed" in str(found)
+    untouched = {p: p.stat().st_mtime_ns for i, p in enumerate(shards(path)) if i not in damaged}
+    mended = verify_distances(path, repair=True)
+    assert mended.ok
+    assert set(mended.damaged) == damaged
+    assert content(path) == whole
+    for file, time_of_writing in untouched.items():
+        if int(file.parent.name) not in damaged:
+            assert file.stat().st_mtime_ns == time_of_writing
+    assert verify_distances(path).faults == ()
+    assert silhouette_upper_bound(path) == silhouette_upper_bound(D)
+
+
+def edit_attribute(path):
+    text = (path / "zarr.json").read_text()
+    assert '"euclidean"' in text
+    (path / "zarr.json").write_text(text.replace('"euclidean"', '"manhattan"'))
+
+
+def edit_journal_length(path):
+    journal = path / "silchunk-journal.jsonl"
+    journal.write_text(re.sub(r'"crc32c": (\d)', r'"crc32c": 1\1', journal.read_text(), count=1))
+
+
+def swap_journal_lines(path):
+    journal = path / "silchunk-journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    lines[1], lines[2] = lines[2], lines[1]
+    journal.write_text("".join(lines))
+
+
+def append_to_journal(path):
+    with (path / "silchunk-journal.jsonl").open("a") as stream:
+        stream.write('{"panel": 0, "crc32c": 1, "bytes": 1} 00000000\n')
+
+
+METADATA_DAMAGE = {
+    "attribute edited": edit_attribute,
+    "zarr.json flipped": lambda p: flip(p / "zarr.json"),
+    "zarr.json deleted": lambda p: (p / "zarr.json").unlink(),
+    "zarr.json emptied": lambda p: (p / "zarr.json").write_text(""),
+    "journal record edited": edit_journal_length,
+    "journal header flipped": lambda p: flip(p / "silchunk-journal.jsonl", 20),
+    "journal seal flipped": lambda p: flip(p / "silchunk-journal.jsonl", -30),
+    "journal lines swapped": swap_journal_lines,
+    "journal appended to": append_to_journal,
+    "points flipped": lambda p: flip(p / "points.npy"),
+    "points deleted": lambda p: (p / "points.npy").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", METADATA_DAMAGE)
+def test_damaged_metadata_is_reported_and_mended(path, damage, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    expected = build_distances(tmp_path / "x.npy", path).rows(0, 300)
+    whole = content(path)
+    METADATA_DAMAGE[damage](path)
+    if "points" not in damage:
+        with pytest.raises(StoreError, match="silchunk verify --repair"):
+            open_distances(path)
+    found = verify_distances(path)
+    assert found.faults
+    assert verify_distances(path, repair=True).ok
+    assert verify_distances(path).faults == ()
+    assert content(path) == whole
+    assert np.array_equal(open_distances(path).rows(0, 300), expected)
+    assert build_distances(X, path).metric == "euclidean"
+
+
+def test_a_cut_journal_is_an_unsealed_store(path):
+    build_distances(X, path)
+    whole = content(path)
+    journal = path / "silchunk-journal.jsonl"
+    lines = journal.read_text().splitlines(keepends=True)
+    for kept, torn in ((len(lines) - 1, ""), (3, '{"panel": 2, "cr'), (1, "")):
+        journal.write_text("".join(lines[:kept]) + torn)
+        with pytest.raises(UnsealedStoreError, match=f"{kept - 1} of 5 panels"):
+            open_distances(path)
+        assert build_distances(X, path).verify().ok
+        assert content(path) == whole
+
+
+def test_both_metadata_gone(path):
+    build_distances(X, path)
+    flip(path / "zarr.json", 0)
+    flip(path / "silchunk-journal.jsonl", 0)
+    with pytest.raises(DamagedStoreError, match="both damaged"):
+        open_distances(path)
+    with pytest.raises(DamagedStoreError, match="both damaged"):
+        build_distances(X, path)
+
+
+def test_a_resumed_build_redoes_what_was_damaged_meanwhile(path):
+    def stop(done, total):
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_distances(X, path, progress=stop, scheduler="sync")
+    flip(shards(path)[1])
+    shards(path)[2].unlink()
+    steps = []
+    D = build_distances(X, path, progress=lambda done, total: steps.append(total))
+    assert steps == [3, 3, 3]
+    assert D.verify().ok
+
+
+def test_repair_says_what_it_cannot_do(path, tmp_path, monkeypatch):
+    D = import_distances(np.abs(X[:, :1] - X[:, 0]), path)
+    flip(shards(path)[0])
+    with pytest.raises(StaleStoreError, match="is not to be found; pass it as X"):
+        D.verify(repair=True)
+    with pytest.raises(StaleStoreError, match="X is not the input"):
+        D.verify(repair=True, X=np.zeros((300, 300)))
+    assert D.verify(repair=True, X=np.abs(X[:, :1] - X[:, 0])).ok
+    np.save(tmp_path / "given.npy", np.abs(X[:, :1] - X[:, 0]))
+    D = import_distances(tmp_path / "given.npy", tmp_path / "e.zarr")
+    flip(shards(tmp_path / "e.zarr")[2])
+    assert D.verify(repair=True).ok
+
+
+def manhattan(x, y):
+    return float(np.abs(x - y).sum())
+
+
+@pytest.mark.filterwarnings("ignore::silchunk.SlowMetricWarning")  # not what is tested here
+def test_a_callable_cannot_be_kept(path):
+    D = build_distances(X[:70], path, metric=manhattan)
+    flip(shards(path)[0])
+    with pytest.raises(StaleStoreError, match="callable 'manhattan', which it cannot keep"):
+        D.verify(repair=True)
+
+
+@pytest.mark.filterwarnings("ignore::silchunk.SlowMetricWarning")  # not what is tested here
+def test_a_slow_metric_goes_on_where_it_was(path):
+    def stop(at):
+        def progress(done, total):
+            if done == at:
+                raise KeyboardInterrupt
+
+        return progress
+
+    expected = build_distances(X[:200], path.with_name("e"), metric=manhattan).rows(0, 200)
+    for at in (2, 1, 3):  # two halves, the third and fourth; then panels
+        with pytest.raises(KeyboardInterrupt):
+            build_distances(X[:200], path, metric=manhattan, progress=stop(at), scheduler="sync")
+    flip(next((path / "halves").glob("0.npy")))
+    D = build_distances(X[:200], path, metric=manhattan)
+    assert np.array_equal(D.rows(0, 200), expected)
+    assert not (path / "halves").exists()
+
+
+BUILD = """
+import sys, time
+import numpy as np
+from silchunk import build_distances, symmetric
+
+read = symmetric.SymmetricPanels.read
+
+def counted(self, start, stop, out):
+    with open(sys.argv[3], "a") as log:
+        log.write(f"{start}\\n")
+    time.sleep(0.03)
+    read(self, start, stop, out)
+
+symmetric.SymmetricPanels.read = counted
+X = np.load(sys.argv[1])
+print("begin", flush=True)
+build_distances(X, sys.argv[2])
+print("done", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments(tmp_path):
+    rng = random.Random(0)
+    points = np.random.default_rng(0).standard_normal((12_000, 6)).astype(np.float32)
+    np.save(tmp_path / "x.npy", points)
+    log = tmp_path / "computed.txt"
+    arguments = [sys.executable, "-c", BUILD, "x.npy", "d.zarr", "computed.txt"]
+    kills = wanted = 25
+    panels, at_once = None, os.cpu_count() or 1
+    for attempt in range(wanted + 40):
+        process = subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "begin\n"
+        if attempt < wanted:
+            time.sleep(rng.uniform(0.0, 0.12))
+            process.send_signal(signal.SIGKILL)
+            process.communicate(timeout=60)
+            if (tmp_path / "d.zarr").exists():
+                with pytest.raises((UnsealedStoreError, StoreError)):
+                    open_distances(tmp_path / "d.zarr")
+        else:
+            assert process.communicate(timeout=300)[0] == "done\n"
+            break
+    D = open_distances(tmp_path / "d.zarr")
+    panels = D.layout.n_panels
+    assert D.verify().ok
+    computed = len(log.read_text().splitlines())
+    assert panels <= computed <= panels + kills * at_once
+    build_distances(points, tmp_path / "undisturbed.zarr", memory="4GiB")
+    undisturbed = open_distances(tmp_path / "undisturbed.zarr")
+    if undisturbed.layout == D.layout:
+        assert content(tmp_path / "d.zarr") == content(tmp_path / "undisturbed.zarr")
+    step = 1024
+    for i in range(0, 12_000, step):
+        j = min(12_000, i + step)
+        assert np.array_equal(D.rows(i, j), undisturbed.rows(i, j))
+    assert not list(tmp_path.glob(".*.tmp"))
+    assert not list((tmp_path / "d.zarr").rglob("*.part"))
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from silchunk import DiskFullError, build_distances
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+try:
+    build_distances(np.load("x.npy"), "d.zarr", **eval(sys.argv[1]))
+except DiskFullError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"metric": "canberra"}])
+@pytest.mark.parametrize("limit", [200, 9_000, 60_000])
+def test_a_full_disk_is_a_pause(tmp_path, options, limit):
+    np.save(tmp_path / "x.npy", X)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, repr(options), str(limit)],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert re.search(r"no room to write [\d,]+ bytes to .*d.zarr.*run the same again", done.stdout)
+    assert "bytes free on that disk" in done.stdout
+    D = build_distances(tmp_path / "x.npy", tmp_path / "d.zarr", **options)
+    assert D.verify().ok
+    assert not list(tmp_path.rglob("*.part"))
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Build, kill, corrupt, delete, resume, verify, in any order: never a wrong value."""
+
+    @initialize(metric=st.sampled_from(["euclidean", "manhattan", "canberra"]))
+    def begin(self, metric):
+        import tempfile
+        from pathlib import Path
+
+        self.folder = Path(tempfile.mkdtemp(prefix="silchunk-test-"))
+        self.metric = metric
+        self.path = self.folder / "d.zarr"
+        self.n = 200
+        reference = build_distances(X[: self.n], self.folder / "reference", metric=metric)
+        self.expected = reference.rows(0, self.n)
+
+    def build(self, **options):
+        return build_distances(
+            X[: self.n], self.path, metric=self.metric, scheduler="sync", **options
+        )
+
+    @rule()
+    def finish(self):
+        try:
+            D = self.build()
+        except DamagedStoreError:
+            return
+        if verify_distances(self.path).ok:
+            assert np.array_equal(D.rows(0, self.n), self.expected)
+
+    @rule(after=st.integers(1, 5))
+    def kill(self, after):
+        def stop(done, total):
+            if done == after:
+                raise KeyboardInterrupt
+
+        try:
+            self.build(progress=stop)
+        except (KeyboardInterrupt, DamagedStoreError):
+            return
+
+    @rule(torn=st.binary(min_size=1, max_size=20))
+    def tear_the_journal(self, torn):
+        journal = self.path / "silchunk-journal.jsonl"
+        if journal.exists():
+            with journal.open("ab") as stream:
+                stream.write(torn.replace(b"\n", b""))
+
+    @rule(which=st.integers(0, 3), how=st.sampled_from(["flip", "delete", "truncate", "swap"]))
+    def damage(self, which, how):
+        files = shards(self.path) if self.path.exists() else []
+        if which >= len(files):
+            return
+        file = files[which]
+        if how == "flip":
+            flip(file)
+        elif how == "delete":
+            file.unlink()
+        elif how == "truncate":
+            os.truncate(file, file.stat().st_size // 2)
+        else:
+            swap(file, files[-1])
+
+    @rule()
+    def flip_metadata(self):
+        if (self.path / "zarr.json").exists():
+            flip(self.path / "zarr.json")
+
+    @rule()
+    def repair(self):
+        if not self.path.exists():
+            return
+        try:
+            found = verify_distances(self.path, repair=True)
+        except UnsealedStoreError:
+            return
+        assert found.ok
+        assert np.array_equal(open_distances(self.path).rows(0, self.n), self.expected)
+
+    @invariant()
+    def what_is_read_is_right(self):
+        if not self.path.exists():
+            return
+        for start in range(0, self.n, 64):
+            try:
+                rows = open_distances(self.path).rows(start, min(self.n, start + 64))
+            except StoreError:
+                continue
+            assert np.array_equal(rows, self.expected[start : start + 64])
+
+    def teardown(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class TestStore(StoreMachine.TestCase):
+    settings = settings(
+        max_examples=25,
+        stateful_step_count=12,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def test_signals_pause_a_build(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    assert silchunk.engine is not None
+    code = (
+        "import os, signal, sys, numpy as np\n"
+        "from silchunk import StoppedError, build_distances, engine, plan\n"
+        "plan.PREFERRED_PANEL_ROWS = 64\n"
+        "number = getattr(signal, sys.argv[1])\n"
+        "def progress(done, total):\n"
+        "    if done == 2: os.kill(os.getpid(), number)\n"
+        "with engine.stop_on_signals():\n"
+        "    try: build_distances('x.npy', 'd.zarr', progress=progress, scheduler='sync')\n"
+        "    except StoppedError as error: print(error)\n"
+    )
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, name],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        assert "stopped as asked after 2 of 5 distances" in done.stdout
+        with pytest.raises(UnsealedStoreError, match="2 of 5 panels"):
+            open_distances(tmp_path / "d.zarr")
+        assert build_distances(X, tmp_path / "d.zarr").verify().ok
+        shutil.rmtree(tmp_path / "d.zarr")
