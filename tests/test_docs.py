@@ -40,8 +40,8 @@ def test_examples_run(example, tmp_path):
     assert run(sys.executable, str(example), cwd=tmp_path).stdout
 
 
-def test_readme_python_example_prints_what_it_says(tmp_path):
-    (code,) = blocks("python")
+@pytest.mark.parametrize("code", blocks("python"), ids=["bound", "store"])
+def test_readme_python_examples_print_what_they_say(code, tmp_path):
     done = run(sys.executable, "-c", code, cwd=tmp_path)
     said = [line.split("# ")[1] for line in code.splitlines() if line.startswith("print(")]
     assert done.stdout.splitlines() == said
