@@ -1,6 +1,6 @@
 """Distances computed once, kept on disk, read for several bounds, damaged and mended.
 
-    python examples/kept_distances.py
+python examples/kept_distances.py
 """
 
 import tempfile

@@ -38,7 +38,7 @@ def outward(bounds: Vector, relative_error: float) -> Vector:
     return 1.0 - (1.0 - bounds) * ((1.0 - relative_error) / (1.0 + relative_error))
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class BoundResult:
     """Upper bounds of the silhouette of one data set.
 

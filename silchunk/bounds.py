@@ -19,11 +19,12 @@ from silchunk.bound_result import BoundResult, Sizes, Vector, checked_sizes, out
 from silchunk.buffers import borrowed
 from silchunk.engine import Scheduler
 from silchunk.kernels import bound as kernel
+from silchunk.metric_kinds import PairwiseMetric
 from silchunk.panels import PanelSource
 from silchunk.plan import LEAF_ROWS, Plan, ranges
 from silchunk.prepare import Arguments, Job, prepared
 from silchunk.progress import Progress
-from silchunk.store import Layout, store_size
+from silchunk.storage import Layout, store_size
 from silchunk.sums import AlignedSum, Node
 
 # Rows are sorted and reduced this many bytes at a time.
@@ -141,9 +142,11 @@ def silhouette_upper_bound(
     array([0.8652, 0.8335])
     """
     arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
-    samples = _point_bounds(X, arguments, min_cluster_size)
-    means = _mean_over_rows(samples)
-    return float(means[0]) if _is_one(min_cluster_size) else means
+    if _is_one(min_cluster_size):
+        return float(_mean_over_rows(_point_bounds(X, arguments, min_cluster_size))[0])
+    with _bound_job(X, arguments, min_cluster_size, curve=True, keep=1) as (job, sizes):
+        _, curve = _reduce(job, sizes[:1], curve=True)
+        return curve[np.array(sizes) - 1]
 
 
 def silhouette_upper_bound_samples(
@@ -233,7 +236,8 @@ class Estimate:
     seconds : float
         Time that a sample of the panels suggests.
     stored_bytes, stored_files : int
-        What the same distances would take at most as a store; see `build_distances`.
+        What the distances would take at most as a store, in ``dtype`` or by default float32,
+        while it is built; see `build_distances`.
     """
 
     plan: Plan
@@ -272,20 +276,25 @@ def estimate_bounds(
         began = time.perf_counter()
         job.map(reduce_rows, lambda _, reduced: None, "sample panels", sample)
         elapsed = time.perf_counter() - began
-        layout = Layout(job.n, job.panels.dtype, job.plan.panel_rows)
-        return Estimate(job.plan, elapsed * job.n / sample[-1][1], *store_size(layout))
+        stored_as = np.dtype(np.float32 if dtype is None else dtype)
+        layout = Layout(job.n, stored_as, job.plan.panel_rows)
+        slow = isinstance(getattr(job.panels, "metric", None), PairwiseMetric)
+        size = store_size(layout, halves=slow)
+        return Estimate(job.plan, elapsed * job.n / sample[-1][1], *size)
 
 
 @contextmanager
 def _bound_job(
-    X: Any, arguments: Arguments, min_cluster_size: Sizes, *, curve: bool
+    X: Any, arguments: Arguments, min_cluster_size: Sizes, *, curve: bool, keep: int | None = None
 ) -> Iterator[tuple[Job, tuple[int, ...]]]:
-    n_sizes = np.size(min_cluster_size)
+    """Prepare a job whose samples are kept for ``keep`` sizes, by default all of them."""
+    n_sizes = np.size(min_cluster_size) if keep is None else keep
     sums = curve or n_sizes > 1
     with prepared(
         X,
         arguments,
         outputs=1 if sums else 0,
+        row_results=n_sizes,
         # Samples; and the curve's tree of sums, a level for each doubling of the leaves.
         result_bytes=16 * n_sizes + (4 * 32 if sums else 0),
         check_n=lambda n: checked_sizes(min_cluster_size, n),

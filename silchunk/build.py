@@ -11,21 +11,29 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from silchunk import engine, journal, scan, store, writing
+from silchunk import disk, engine, journal, scan, storage, writing
 from silchunk.condensed import condensed_rows
-from silchunk.distances import DistanceMatrix, find_store, open_distances
+from silchunk.distances import DistanceMatrix, find_store, folder_of, open_distances
 from silchunk.engine import Scheduler
 from silchunk.errors import (
+    DamagedStoreError,
     InputError,
     OutputExistsError,
 )
-from silchunk.metrics import PairwiseMetric
+from silchunk.metric_kinds import PairwiseMetric
 from silchunk.panels import MatrixPanels, PanelSource, PointPanels
-from silchunk.points import scratch_folder
 from silchunk.prepare import Arguments, Job, prepared
 from silchunk.progress import Progress
-from silchunk.provenance import KeepBits, checked_bits, code_digest, refuse_stale
+from silchunk.provenance import (
+    KeepBits,
+    checked_bits,
+    code_digest,
+    differences,
+    refuse_stale,
+)
+from silchunk.rows import scratch_folder
 from silchunk.symmetric import HalfPanels, UpperPanels, symmetric_panels
+from silchunk.verify import damaged_panels
 
 # Points are kept in the store unless they are larger than this part of it.
 KEPT_SHARE = 4
@@ -33,7 +41,7 @@ KEPT_SHARE = 4
 
 def build_distances(
     X: Any,
-    path: str | os.PathLike[str],
+    store: str | os.PathLike[str],
     *,
     metric: str | Callable[..., float] = "euclidean",
     metric_params: Mapping[str, Any] | None = None,
@@ -51,7 +59,7 @@ def build_distances(
     ----------
     X : points of shape (n, d)
         Of any kind that `silhouette_upper_bound` takes.
-    path : path
+    store : path
         Folder of the store, which must not exist or be a store that silchunk made.
     metric, metric_params
         As in `silhouette_upper_bound`. Metrics other than the fast ones are computed once for
@@ -76,7 +84,7 @@ def build_distances(
     Raises
     ------
     ForeignStoreError
-        ``path`` holds something that silchunk did not make.
+        ``store`` holds something that silchunk did not make.
     StaleStoreError
         The store there has other input or parameters.
     OutputExistsError
@@ -103,10 +111,10 @@ def build_distances(
      [1. 0. 4.]]
     0.5833
     """
-    target = _target(path, X, resume=resume, overwrite=overwrite)
+    target = _target(store, X, resume=resume, overwrite=overwrite)
     if metric == "precomputed" or find_store(X) is not None:
         raise InputError("X is a matrix of distances already: use import_distances.")
-    bits = checked_bits(keep_bits, dtype)
+    code = code_digest(metric)
     arguments = Arguments(metric, metric_params, dtype, True, memory, progress, scheduler)
     with _prepared(X, arguments, target, overwrite) as job:
         assert isinstance(job.panels, PointPanels)
@@ -115,18 +123,17 @@ def build_distances(
         resolved = made.metric.params if isinstance(made.metric, PairwiseMetric) else {}
         description = {
             "metric": job.metric_name,
-            "metric_params": store.params_to_json(metric_params or {}),
+            "metric_params": storage.params_to_json(metric_params or {}),
             "metric_is_callable": callable(metric),
-            "metric_code": code_digest(metric),
-            "resolved_params": {} if callable(metric) else store.params_to_json(resolved),
+            "metric_code": code,
+            "resolved_params": {} if callable(metric) else storage.params_to_json(resolved),
         }
-        kind = "points"
-        return _make(target, X, job, panels, kind, description, bits, overwrite)
+        return _make(target, X, job, panels, "points", description, keep_bits, overwrite)
 
 
 def import_distances(
     matrix: Any,
-    path: str | os.PathLike[str],
+    store: str | os.PathLike[str],
     *,
     dtype: Any = None,
     validate: bool = True,
@@ -143,7 +150,7 @@ def import_distances(
     ----------
     matrix : array of shape (n, n), or condensed of shape (n (n - 1) / 2,)
         A NumPy or Dask array, ``.npy`` file or Zarr array.
-    path : path
+    store : path
         Folder of the store.
     dtype : "float32" or "float64", optional
         Default float32 for float32 input, else float64.
@@ -165,14 +172,13 @@ def import_distances(
     -----
     Reads the matrix three times: to check it, to fingerprint it, to copy it.
     """
-    target = _target(path, matrix, resume=resume, overwrite=overwrite)
+    target = _target(store, matrix, resume=resume, overwrite=overwrite)
     arguments = Arguments("precomputed", None, dtype, validate, memory, progress, scheduler)
     with scratch_folder(engine.scratch_parent()) as scratch:
         elsewhere = engine.executor(scheduler).distributed
         condensed = condensed_rows(matrix, scratch, as_file=elsewhere)
         given = matrix if condensed is None else condensed
         with _prepared(given, arguments, target, overwrite) as job:
-            bits = checked_bits(keep_bits, job.panels.dtype)
             description = {
                 "metric": "precomputed",
                 "metric_params": {},
@@ -180,27 +186,25 @@ def import_distances(
                 "metric_code": "",
                 "resolved_params": {},
             }
-            panels: PanelSource = job.panels
-            if not (isinstance(panels, MatrixPanels) and panels.symmetric):
+            panels = job.panels
+            if isinstance(panels, MatrixPanels) and not panels.symmetric:
                 panels = UpperPanels(job.source, panels.dtype)
-            return _make(target, matrix, job, panels, "matrix", description, bits, overwrite)
+            return _make(target, matrix, job, panels, "matrix", description, keep_bits, overwrite)
 
 
-def _target(path: str | os.PathLike[str], X: Any, *, resume: bool, overwrite: bool) -> Path:
+def _target(folder: str | os.PathLike[str], X: Any, *, resume: bool, overwrite: bool) -> Path:
     """The folder to build in, refused if anything but a store of ours is there."""
-    target = store.local_path(path)
-    source = X.path if isinstance(X, DistanceMatrix) else X
-    if isinstance(source, (str, os.PathLike)):
-        own = Path(os.path.realpath(target))
-        if Path(os.path.realpath(source)).is_relative_to(own):
-            raise InputError(f"{target} cannot be made from itself; name another path.")
+    target = storage.local_path(folder)
+    source = folder_of(X)
+    if source is not None and source.resolve().is_relative_to(target.resolve()):
+        raise InputError(f"{target} cannot be made from itself; name another path.")
     if not os.path.lexists(target):
         if not target.parent.is_dir():
             raise InputError(f"there is no folder {str(target.parent)!r} to make {target.name} in.")
         return target
-    store.refuse_foreign(target)
+    storage.refuse_foreign(target)
     if overwrite:
-        store.refuse_unknown_files(target)
+        storage.refuse_unknown_files(target)
     elif not resume:
         raise OutputExistsError(
             f"{target} is a store already. Pass resume=True to go on with it, overwrite=True to "
@@ -212,9 +216,17 @@ def _target(path: str | os.PathLike[str], X: Any, *, resume: bool, overwrite: bo
 @contextmanager
 def _prepared(X: Any, arguments: Arguments, target: Path, overwrite: bool) -> Iterator[Job]:
     rows = None
-    if os.path.lexists(target) and not overwrite:
+    if os.path.lexists(target):
         # A build that goes on keeps to the panels it began with.
-        rows = int(store.header_of(store.read_journal(target))["panel_rows"])
+        try:
+            records = storage.read_journal(target)
+        except DamagedStoreError:
+            if not overwrite:
+                raise
+        else:
+            unfinished = not records.sealed
+            rows = storage.layout_of(storage.header_of(records)).panel_rows
+            rows = rows if unfinished or not overwrite else None
     with prepared(
         X,
         arguments,
@@ -231,59 +243,89 @@ def _make(
     panels: PanelSource | HalfPanels,
     kind: str,
     description: dict[str, Any],
-    keep_bits: int | None,
+    keep_bits: KeepBits,
     overwrite: bool,
 ) -> DistanceMatrix:
     """Create the store or go on with it, fill it, seal it."""
-    original = os.path.abspath(X) if isinstance(X, (str, os.PathLike)) else None
+    bits = checked_bits(keep_bits, panels.dtype)
+    named = folder_of(X)
     keeps_points = kind == "points" and _small_beside(job)
     header = {
-        "schema": store.SCHEMA,
+        "schema": storage.SCHEMA,
         "n": job.n,
         "dtype": panels.dtype.name,
         "panel_rows": job.plan.panel_rows,
-        "keep_bits": keep_bits,
-        "relative_error": writing.rounding_error(keep_bits),
+        "keep_bits": bits,
+        "relative_error": writing.rounding_error(bits, panels.relative_error),
         **description,
         "input": {
             "kind": kind,
             "digest": scan.content_digest(job.source, job.where),
             "shape": list(job.source.shape),
-            "path": original,
+            "path": None if named is None else str(named),
             "kept": keeps_points,
         },
         "versions": {name: version(name) for name in ("silchunk", "zarr", "numpy")},
     }
-    layout = store.layout_of(header)
-    if os.path.lexists(target) and overwrite:
-        _delete(target)
-    if not os.path.lexists(target):
-        store.preflight(target, *store.store_size(layout, halves=isinstance(panels, HalfPanels)))
-        store.create_store(target, {**header, "store": uuid.uuid4().hex}, layout)
-    with store.locked(target):
-        records = store.read_journal(target)
-        refuse_stale(target, store.header_of(records), header)
-        store.write_metadata(target, records)
+    layout = storage.layout_of(header)
+    if not _may_go_on(target, header, overwrite):
+        size = storage.store_size(layout, keep_bits=bits, halves=isinstance(panels, HalfPanels))
+        replaced = os.path.lexists(target)
+        disk.preflight(target, *size, freed=_bytes_below(target) if replaced else 0)
+        if replaced:
+            _delete(target)
+        storage.create_store(target, {**header, "store": uuid.uuid4().hex}, layout)
+    with storage.locked(target):
+        records = storage.read_journal(target)
+        refuse_stale(target, storage.header_of(records), header)
+        storage.write_metadata(target, records)
         if records.sealed and not records.damaged_lines:
             return open_distances(target)
         journal.mend(records)
-        _forget_damaged(target, records, layout)
-        if keeps_points and not (target / store.POINTS_FILE).exists():
-            store.keep_points(target, job.source)
+        storage.remove_parts(target)
+        damaged = damaged_panels(target, records, layout, job.progress)
+        for panel in damaged:
+            del records.panels[panel]
+        if keeps_points and not (target / storage.POINTS_FILE).exists():
+            storage.keep_points(target, job.source)
         writing.fill(
             target,
             layout,
             records,
             panels,
-            keep_bits=keep_bits,
+            keep_bits=bits,
             plan=job.plan,
             where=job.where,
             progress=job.progress,
             label="distances",
+            missing=[p for p in range(layout.n_panels) if p not in records.panels],
+            record=lambda record: journal.append(records, [record]),
         )
         writing.remove_halves(target)
         journal.seal(records)
     return open_distances(target)
+
+
+def _may_go_on(target: Path, header: dict[str, Any], overwrite: bool) -> bool:
+    """Whether to go on with what is there, rather than to begin anew.
+
+    With ``overwrite``, only with an unfinished build of the same: a job that is cut off and
+    submitted again would otherwise never end.
+    """
+    if not os.path.lexists(target):
+        return False
+    if not overwrite:
+        return True
+    try:
+        records = storage.read_journal(target)
+        same = not differences(storage.header_of(records), header)
+    except DamagedStoreError:
+        return False
+    return same and not records.sealed and records.metadata == storage.text_of(target / "zarr.json")
+
+
+def _bytes_below(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _small_beside(job: Job) -> bool:
@@ -291,15 +333,8 @@ def _small_beside(job: Job) -> bool:
     return KEPT_SHARE * n * width * 8 <= n * n * job.plan.itemsize or n * width * 8 < 1 << 20
 
 
-def _forget_damaged(target: Path, records: journal.Journal, layout: store.Layout) -> None:
-    """Drop the records of panels whose files are not what was recorded: they are made again."""
-    for panel in list(records.panels):
-        if panel >= layout.n_panels or store.panel_fault(target, records, panel) is not None:
-            del records.panels[panel]
-
-
 def _delete(target: Path) -> None:
     """Remove a store, file by file, touching nothing that silchunk did not make."""
-    store.refuse_unknown_files(target)
-    with store.locked(target):
+    storage.refuse_unknown_files(target)
+    with storage.locked(target):
         shutil.rmtree(target)

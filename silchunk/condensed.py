@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from silchunk.errors import InputError
-from silchunk.points import ALL, Block, float_dtype
+from silchunk.rows import ALL, Block, float_dtype
 
 # Entries copied at once.
 COPY_ENTRIES = 1 << 22
@@ -77,10 +79,17 @@ def condensed_rows(X: Any, scratch: Path, *, as_file: bool) -> CondensedRows | N
     if isinstance(X, (str, os.PathLike)) and os.fspath(X).endswith(".npy") and os.path.isfile(X):
         path = os.path.abspath(X)
         values = np.load(path, mmap_mode="r", allow_pickle=False)
-    elif not hasattr(X, "shape"):
+    elif isinstance(X, (str, os.PathLike)) and os.path.isdir(X):
+        import zarr
+
+        with suppress(FileNotFoundError, ValueError, KeyError):
+            values = zarr.open_array(X, mode="r")
+    elif isinstance(X, (list, tuple, range)) and len(X) and np.ndim(X[0]) == 0:
+        values = np.asarray(X)
+    if len(getattr(values, "shape", ())) != 1:
         return None
-    if len(values.shape) != 1:
-        return None
+    if np.isnan(values.shape[0]):
+        values = copy.copy(values).compute_chunk_sizes()  # of Dask; a copy, since it fills them in
     length, dtype = int(values.shape[0]), np.dtype(values.dtype)
     n = (1 + math.isqrt(1 + 8 * length)) // 2
     if n * (n - 1) // 2 != length or n < 2:

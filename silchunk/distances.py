@@ -16,9 +16,9 @@ from silchunk import engine, journal, shard
 from silchunk.engine import Scheduler
 from silchunk.errors import DamagedStoreError, InputError, UnsealedStoreError
 from silchunk.plan import format_bytes
-from silchunk.points import ALL, Block
 from silchunk.progress import Progress
-from silchunk.store import Layout, is_store, layout_of, local_path, read_metadata, read_shard
+from silchunk.rows import ALL, Block
+from silchunk.storage import Layout, is_store, layout_of, local_path, read_metadata, read_shard
 from silchunk.verify import Verification, verify_distances
 
 
@@ -38,7 +38,7 @@ class DistanceMatrix:
     """
 
     path: str
-    header: Mapping[str, Any] = field(repr=False)
+    header: Mapping[str, Any] = field(repr=False, compare=False)
     _journal: journal.Journal = field(repr=False, compare=False)
 
     @property
@@ -96,10 +96,9 @@ class DistanceMatrix:
         """
         if not 0 <= start <= stop <= self.n:
             raise InputError(f"rows {start} to {stop} are not within 0 to {self.n}.")
-        first, last, _ = columns.indices(self.n)
         whole = np.empty((stop - start, self.n), self.dtype)
         self.read(start, stop, whole)
-        return whole if (first, last) == (0, self.n) else whole[:, first:last].copy()
+        return whole if columns == ALL else whole[:, columns].copy()
 
     def read(self, start: int, stop: int, out: Block) -> None:
         """Fill ``out`` (stop - start, n) with rows [start, stop), each panel checked as it is read.
@@ -130,7 +129,10 @@ class DistanceMatrix:
             raise DamagedStoreError(f"{self.path} holds values that are not finite.")
 
     def to_dask(self) -> Any:
-        """The matrix as a Dask array, a chunk for each panel; read when it is computed."""
+        """The matrix as a Dask array, a chunk for each panel; read when it is computed.
+
+        Distances as stored: what `relative_error` says of them does not travel with the array.
+        """
         return engine.rows_as_dask(self, self.layout.panel_rows)
 
     def verify(
@@ -146,6 +148,9 @@ class DistanceMatrix:
         return verify_distances(
             self.path, repair, X=X, memory=memory, progress=progress, scheduler=scheduler
         )
+
+    def __fspath__(self) -> str:
+        return self.path
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Other processes open the store themselves: a path is all that travels.
@@ -198,12 +203,22 @@ def open_distances(store: str | os.PathLike[str]) -> DistanceMatrix:
     return DistanceMatrix(str(path), header, records)
 
 
+def folder_of(X: Any) -> Path | None:
+    """The folder on this machine that ``X`` names, is stored in, or was opened from, if any."""
+    if isinstance(X, zarr.Array):
+        root = folder_of(X.store)
+        return None if root is None else root / X.path
+    if isinstance(X, LocalStore):
+        return Path(X.root)
+    if not isinstance(X, (str, os.PathLike)):
+        return None
+    text = os.fspath(X)
+    return None if "://" in text and not text.startswith("file://") else local_path(text)
+
+
 def find_store(X: Any) -> DistanceMatrix | None:
-    """The distance store that ``X`` is, names or has been opened from, if it is one."""
+    """The distance store that ``X`` is, names or was opened from, if it is one."""
     if isinstance(X, DistanceMatrix):
         return X
-    if isinstance(X, zarr.Array) and isinstance(X.store, LocalStore):
-        X = X.store.root if not X.path else None
-    if not isinstance(X, (str, os.PathLike)) or "://" in os.fspath(X):
-        return None
-    return open_distances(X) if is_store(Path(X)) else None
+    folder = folder_of(X)
+    return open_distances(folder) if folder is not None and is_store(folder) else None

@@ -6,13 +6,13 @@ A task is a picklable callable of a row range. It reads what it needs, and retur
 from __future__ import annotations
 
 import logging
-import signal
+import operator
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,19 +27,15 @@ from silchunk import buffers, machine
 from silchunk.blas import one_blas_thread
 from silchunk.errors import ClusterError, InputError, SilchunkError, StoppedError
 from silchunk.progress import Progress, reporting
+from silchunk.stopping import stop_requested
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from distributed import Client, Future
 
 # What every ``scheduler=`` takes: "threads", "synchronous", a client, or None to look for one.
 Scheduler: TypeAlias = "str | Client | None"
 
 log = logging.getLogger("silchunk")
-
-# Set by a signal while `stop_on_signals` is in force: no further task begins.
-_stop = threading.Event()
 
 PanelRange = tuple[int, int]
 Task = Callable[[int, int], Any]
@@ -70,6 +66,10 @@ class Executor:
     def distributed(self) -> bool:
         """Whether tasks run in other processes, to which arrays must not be sent."""
         return self.client is not None
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Within it, what Dask computes by itself is computed here too."""
+        return nullcontext() if self.client is None else self.client.as_current()
 
 
 def executor(scheduler: Scheduler = None) -> Executor:
@@ -117,6 +117,8 @@ def _local(scheduler: Any) -> Executor:
 def _cluster(client: Client) -> Executor:
     if client.asynchronous:
         raise InputError("silchunk needs a client made with asynchronous=False.")
+    if client.status != "running":
+        raise ClusterError(f"the Dask client is {client.status}; connect a new one.")
     workers = _workers(client)
     if not workers:
         log.info("waiting up to %g s for a worker", LOST_WORKERS_SECONDS)
@@ -127,7 +129,10 @@ def _cluster(client: Client) -> Executor:
         workers = _workers(client)
     threads = max(worker["nthreads"] for worker in workers.values())
     limits = [worker["memory_limit"] for worker in workers.values() if worker["memory_limit"]]
-    return Executor(client, "distributed", len(workers), threads, min([*limits, sys.maxsize]))
+    # Workers without a limit of their own have that of a machine like this one.
+    return Executor(
+        client, "distributed", len(workers), threads, min([*limits, machine.memory_limit()])
+    )
 
 
 def _workers(client: Client) -> dict[str, Any]:
@@ -140,45 +145,21 @@ def byte_budget(memory: int | str | None, where: Executor) -> int:
     of what a process may use there."""
     if memory is None:
         return machine.default_budget(where.memory_bytes)
-    try:
-        count = int(dask.utils.parse_bytes(memory))
-    except (ValueError, TypeError, AttributeError) as error:
-        raise InputError(f'memory must be bytes or a string such as "1GiB"; got {memory!r}.') from (
-            error
-        )
+    count = 0
+    if not isinstance(memory, (bool, str)):
+        with suppress(TypeError):
+            count = operator.index(memory)
+    elif isinstance(memory, str) and any(letter.isdigit() for letter in memory):
+        with suppress(ValueError):
+            count = int(dask.utils.parse_bytes(memory))
     if count <= 0:
-        raise InputError(f"memory must be positive; got {memory!r}.")
+        raise InputError(f'memory must be bytes or a string such as "1GiB"; got {memory!r}.')
     return count
 
 
 def scratch_parent() -> str:
     """Folder for temporary files: Dask's ``temporary-directory``, or the system's."""
     return dask.config.get("temporary-directory", None) or tempfile.gettempdir()
-
-
-@contextmanager
-def stop_on_signals() -> Iterator[None]:
-    """Let SIGINT, SIGTERM and SIGUSR1 end a job between panels rather than in one.
-
-    The first signal stops further tasks and lets those under way end; a second SIGINT interrupts
-    as usual. For main programs: it changes the process's signal handlers while it is in force.
-    """
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-    before = {number: signal.getsignal(number) for number in signals}
-
-    def stop(number: int, frame: Any) -> None:
-        log.warning("%s: ending after the panels under way", signal.Signals(number).name)
-        _stop.set()
-        signal.signal(signal.SIGINT, before[signal.SIGINT])
-
-    for number in signals:
-        signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        _stop.clear()
 
 
 def map_panels(
@@ -231,7 +212,7 @@ def map_panels(
             finally:
                 buffers.drop()
         else:
-            with where.client.as_current():  # which is the one that distributed.wait asks
+            with where.current():  # the client that distributed.wait asks
                 _run_on_cluster(attempt, panels, inbox, where.client, running, task_bytes)
             where.client.run(buffers.drop, on_error="ignore")
     if inbox.done < len(panels):
@@ -294,7 +275,7 @@ def _run_locally(
 ) -> None:
     def step(index: int) -> None:
         # The result goes to the inbox, not to Dask: Dask would hold all of them to the end.
-        if not _stop.is_set():
+        if not stop_requested.is_set():
             inbox.put(index, attempt(panels[index]))
 
     steps = [dask.delayed(step, pure=False)(index) for index in range(len(panels))]
@@ -321,7 +302,7 @@ def _run_on_cluster(
     try:
         while True:
             threads = sum(min(running, w["nthreads"]) for w in _workers(client).values())
-            room = 0 if _stop.is_set() else SENT_AHEAD * max(threads, 1) - len(flying)
+            room = 0 if stop_requested.is_set() else SENT_AHEAD * max(threads, 1) - len(flying)
             for index in islice(left, max(0, room)):
                 flying[client.submit(attempt, panels[index], pure=False)] = index
             if not flying:
@@ -332,8 +313,11 @@ def _run_on_cluster(
                 if threads:
                     last_sign_of_life = time.monotonic()
             for future in [f for f in flying if f.done()]:
-                index = flying.pop(future)
-                inbox.put(index, _result(future, panels[index], task_bytes))
+                try:
+                    result = _result(future, panels[flying[future]], task_bytes)
+                except TimeoutError:  # its worker died with the result: it is computed again
+                    continue
+                inbox.put(flying.pop(future), result)
                 future.release()
                 last_sign_of_life = time.monotonic()
             if time.monotonic() - last_sign_of_life > LOST_WORKERS_SECONDS:

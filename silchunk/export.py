@@ -13,28 +13,30 @@ import numpy as np
 import zarr
 from zarr.storage import LocalStore
 
-from silchunk import engine, store
+from silchunk import disk, engine, storage
 from silchunk.distances import DistanceMatrix, open_distances
+from silchunk.engine import Scheduler
 from silchunk.errors import InputError, OutputExistsError
 from silchunk.prepare import Arguments, prepared
 from silchunk.progress import Progress
 
 
 def export_distances(
-    path: str | os.PathLike[str],
+    store: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
     memory: int | str | None = None,
     progress: Progress = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Write a stored matrix to a plain ``.npy`` file or Zarr array that any program reads.
 
     Parameters
     ----------
-    path : path of the store
+    store : path, or the DistanceMatrix
     target : path
         ``.npy`` or ``.zarr``; must not exist.
-    memory, progress
+    memory, progress, scheduler
         As in `build_distances`.
 
     Raises
@@ -44,15 +46,14 @@ def export_distances(
     DamagedStoreError
         A panel is not as it was written; nothing is left at ``target``.
     """
-    D = open_distances(path)
-    out = store.local_path(target)
+    D = open_distances(store)
+    out = storage.local_path(target)
     if os.path.lexists(out):
         raise OutputExistsError(f"{out} exists already and is left as it is; name another path.")
     if out.suffix not in (".npy", ".zarr"):
         raise InputError(f"{out.name}: export writes .npy or .zarr; name the target so.")
-    here = engine.executor("threads")
     raw = D.n * D.n * D.dtype.itemsize
-    store.preflight(out, raw, 1 if out.suffix == ".npy" else D.layout.n_panels)
+    disk.preflight(out, raw, 1 if out.suffix == ".npy" else D.layout.n_panels)
     temporary = out.with_name(f".{out.name}.{uuid.uuid4().hex}.tmp")
     try:
         if out.suffix == ".npy":
@@ -61,17 +62,18 @@ def export_distances(
             zarr.create_array(
                 LocalStore(temporary),
                 shape=D.shape,
-                chunks=(D.layout.panel_rows, min(D.n, store.CHUNK_COLUMNS)),
+                chunks=(D.layout.panel_rows, min(D.n, storage.CHUNK_COLUMNS)),
                 dtype=D.dtype,
             )
-        with prepared(D, Arguments("precomputed", memory=memory, scheduler="threads")) as job:
+        arguments = Arguments("precomputed", memory=memory, scheduler=scheduler)
+        with disk.room_for(out, raw), prepared(D, arguments) as job:
             step = D.layout.panel_rows
             ranges_ = [(i, min(D.n, i + step)) for i in range(0, D.n, step)]
             engine.map_panels(
                 _CopyPanel(D, temporary, out.suffix == ".npy"),
                 ranges_,
                 lambda _, done: None,
-                where=here,
+                where=job.where,
                 concurrency=job.plan.concurrency,
                 progress=progress,
                 label="exporting",
@@ -79,8 +81,6 @@ def export_distances(
         if os.path.lexists(out):
             raise OutputExistsError(f"{out} came into being meanwhile; it is left as it is.")
         temporary.rename(out)
-    except OSError as error:
-        raise store.as_disk_full(error, out, raw) from error
     finally:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)

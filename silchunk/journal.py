@@ -97,7 +97,8 @@ def read(path: Path, *, store_id: str | None, metadata: str | None) -> Journal |
     ``store_id`` and ``metadata``, as found in ``zarr.json``, stand in for a damaged header; None
     if there is no header to go by at all.
     """
-    *lines, rest = path.read_bytes().split(b"\n")
+    text = path.read_bytes() if path.exists() else b""
+    *lines, rest = text.split(b"\n")
     header = _parse(lines[0], None) if lines else None
     if header is not None and {"store", "metadata"} <= header.keys():
         journal = Journal(path, str(header["store"]), str(header["metadata"]))

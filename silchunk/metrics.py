@@ -1,7 +1,7 @@
 """The metrics: one table from name to the class that fills tiles of distances.
 
 To add a metric of our own, write its kernel in ``kernels/distance.py``, a class with the
-interface of `Metric` here, and its line in `CORE_METRICS`. Every other name that scikit-learn's
+interface of `Metric` in ``metric_kinds.py``, and its line in `CORE_METRICS`. Every other name that scikit-learn's
 ``pairwise_distances`` knows, and any callable, goes through `PairwiseMetric`.
 """
 
@@ -11,215 +11,27 @@ import difflib
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
 from silchunk.errors import InputError, SlowMetricWarning
 from silchunk.kernels import distance as kernel
-from silchunk.points import Block, RowSource
+from silchunk.metric_kinds import (
+    SCIPY_METRICS,
+    CoordinateMetric,
+    CosineMetric,
+    EuclideanMetric,
+    Frame,
+    Metric,
+    PairwiseMetric,
+)
+from silchunk.rows import Block, RowSource
 
 # Pairs of points on which a callable is tried before any work.
 CALLABLE_PAIRS = 32
 
 ALIASES = {"l2": "euclidean", "l1": "manhattan", "cityblock": "manhattan"}
-
-
-class Frame(NamedTuple):
-    """Where the points lie: what centring and scaling need, found by one pass over them."""
-
-    centre: Block  # (d,) float64
-    extent: Block  # (d,) float64, max - min of each feature
-    exponent: int  # points · 2^-exponent, once centred, lie within [-1, 1]
-
-
-class Prepared(NamedTuple):
-    """A block of points made ready for tiles; as columns, ``values`` is transposed."""
-
-    source: Block  # (r, d), as read
-    values: Block  # (r, d) for rows, (d, r) for columns
-    norms: Block  # (r,) float64, squared norms; empty where the metric needs none
-
-
-class Metric(Protocol):
-    """What a panel needs of a metric."""
-
-    @property
-    def name(self) -> str:
-        """As the user named it."""
-
-    def rows(self, block: Block) -> Prepared:
-        """Make the rows of a tile ready."""
-
-    def columns(self, block: Block) -> Prepared:
-        """Make the columns of a tile ready."""
-
-    def fill(
-        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
-    ) -> None:
-        """Write the distances of a tile into ``panel`` (r, n) from column ``first`` on;
-        ``scratch`` is a flat float64 buffer of at least r·c elements."""
-
-
-NO_NORMS = np.empty(0)
-
-
-@dataclass(frozen=True)
-class EuclideanMetric:
-    """Euclidean and squared Euclidean distance by matrix product, close pairs recomputed."""
-
-    name: str
-    frame: Frame
-    threshold: float
-
-    def rows(self, block: Block) -> Prepared:
-        source, values, norms = self.columns(block)
-        return Prepared(source, np.ascontiguousarray(values.T), norms)
-
-    def columns(self, block: Block) -> Prepared:
-        values, norms = np.empty(block.shape[::-1]), np.empty(len(block))
-        scale = 2.0**-self.frame.exponent
-        kernel.centre_transposed(block, self.frame.centre, scale, values, norms)
-        return Prepared(block, values, norms)
-
-    def fill(
-        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
-    ) -> None:
-        product = _product(rows, columns, scratch)
-        finish = kernel.FINISHES[self.name]
-        finish(
-            product,
-            rows.norms,
-            columns.norms,
-            rows.source,
-            columns.source,
-            2.0**-self.frame.exponent,
-            2.0**self.frame.exponent,
-            self.threshold,
-            panel,
-            first,
-        )
-
-
-@dataclass(frozen=True)
-class CosineMetric:
-    """``1 - cos`` by matrix product of normalised rows, nearly parallel pairs recomputed."""
-
-    name: str
-    threshold: float
-
-    def rows(self, block: Block) -> Prepared:
-        # Scaling by the largest entry first keeps the norm in range for any magnitude.
-        largest = np.abs(block).max(axis=1, keepdims=True).astype(np.float64)
-        values = block / largest
-        values /= np.sqrt(np.einsum("ij,ij->i", values, values))[:, None]
-        return Prepared(values, values, NO_NORMS)
-
-    def columns(self, block: Block) -> Prepared:
-        source, values, norms = self.rows(block)
-        return Prepared(source, np.ascontiguousarray(values.T), norms)
-
-    def fill(
-        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
-    ) -> None:
-        product = _product(rows, columns, scratch)
-        kernel.finish_cosine(product, rows.source, columns.source, self.threshold, panel, first)
-
-
-@dataclass(frozen=True)
-class CoordinateMetric:
-    """Manhattan and Chebyshev distance, by direct differences."""
-
-    name: str
-    dtype: np.dtype[Any]
-
-    def rows(self, block: Block) -> Prepared:
-        values = block.astype(self.dtype, copy=False)
-        return Prepared(block, values, NO_NORMS)
-
-    def columns(self, block: Block) -> Prepared:
-        values = np.ascontiguousarray(block.T, dtype=self.dtype)
-        return Prepared(block, values, NO_NORMS)
-
-    def fill(
-        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
-    ) -> None:
-        tile = kernel.manhattan_tile if self.name == "manhattan" else kernel.chebyshev_tile
-        tile(rows.values, columns.values, scratch[: len(columns.source)], panel, first)
-
-
-@dataclass(frozen=True)
-class PairwiseMetric:
-    """Any metric of scikit-learn's ``pairwise_distances``, by name or as a callable."""
-
-    name: str
-    function: str | Callable[..., float]
-    params: Mapping[str, Any] = field(default_factory=dict)
-    boolean: bool = False
-    # Formulas of the kind 1 - x may fall below zero by rounding.
-    tolerance: float = 1e-12
-
-    def rows(self, block: Block) -> Prepared:
-        values = block != 0 if self.boolean else block
-        return Prepared(block, values, NO_NORMS)
-
-    def columns(self, block: Block) -> Prepared:
-        return self.rows(block)
-
-    def fill(
-        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
-    ) -> None:
-        from sklearn.metrics import pairwise_distances
-
-        out = panel[:, first : first + len(columns.source)]
-        with np.errstate(all="ignore"):  # what comes out is checked
-            out[:] = pairwise_distances(
-                rows.values, columns.values, metric=self.function, **self.params
-            )
-        self._check(rows, columns, out)
-
-    def _check(self, rows: Prepared, columns: Prepared, out: Block) -> None:
-        if not (np.isfinite(out).all() and out.min() >= -self.tolerance):
-            i, j = np.argwhere(~(np.isfinite(out) & (out >= -self.tolerance)))[0]
-            raise InputError(
-                f"metric {self.name!r} gave {out[i, j]} for the points "
-                f"{_shown(rows.source[i])} and {_shown(columns.source[j])}; "
-                f"distances must be finite {out.dtype} numbers that are not negative."
-            )
-        np.maximum(out, 0, out=out)
-
-    def fill_square(self, block: Prepared, out: Block) -> None:
-        """Distances among the points of one block into ``out`` (r, r), each pair computed once."""
-        function = self.function
-        if callable(function):
-            for i in range(len(out)):
-                for j in range(i + 1, len(out)):
-                    out[i, j] = out[j, i] = function(
-                        block.values[i], block.values[j], **self.params
-                    )
-            self._check(block, block, out)
-            return
-        self.fill(block, block, np.empty(0), out, 0)
-        mirror_upper(out)
-        np.fill_diagonal(out, 0)
-
-
-def mirror_upper(square: Block) -> None:
-    """Copy the upper triangle of a square onto its lower one."""
-    below = np.tri(len(square), k=-1, dtype=bool)
-    square[below] = square.T[below]
-
-
-def _shown(point: Block) -> str:
-    return np.array2string(point, threshold=8, edgeitems=3, precision=6)
-
-
-def _product(rows: Prepared, columns: Prepared, scratch: Block) -> Block:
-    shape = rows.values.shape[0], columns.values.shape[1]
-    product = scratch[: shape[0] * shape[1]].reshape(shape)
-    np.matmul(rows.values, columns.values, out=product)
-    return product
 
 
 def _euclidean(name: str, frame: Frame, source: np.dtype[Any], out: np.dtype[Any]) -> Metric:
@@ -246,6 +58,7 @@ CORE_METRICS: dict[str, Callable[[str, Frame, np.dtype[Any], np.dtype[Any]], Met
     "cosine": _cosine,
     "manhattan": _coordinate,
     "chebyshev": _coordinate,
+    "nan_euclidean": _coordinate,
 }
 
 
@@ -263,6 +76,8 @@ def largest_distance(name: str, extent: Block) -> float:
             return float(extent.max())
         if name == "cosine":
             return 2.0
+        if name == "nan_euclidean":  # what is missing counts as much as what is there
+            return math.hypot(*extent.tolist()) * math.sqrt(extent.size)
         diagonal = math.hypot(*extent.tolist())
         return diagonal * diagonal if name == "sqeuclidean" else diagonal
 
@@ -271,7 +86,8 @@ def known_names() -> list[str]:
     """Every metric name, in alphabetical order."""
     from sklearn.metrics.pairwise import _VALID_METRICS
 
-    return sorted((set(_VALID_METRICS) | set(CORE_METRICS) | set(ALIASES)) - {"precomputed"})
+    names = {*_VALID_METRICS, *CORE_METRICS, *ALIASES, *SCIPY_METRICS}
+    return sorted(names - {"precomputed"})
 
 
 def canonical_name(metric: str | Callable[..., float]) -> str:
@@ -296,6 +112,25 @@ def allows_missing(name: str) -> bool:
     return name == "nan_euclidean"
 
 
+def refuse_out_of_range(largest: float, dtype: np.dtype[Any], what: str) -> None:
+    """Refuse distances that the dtype cannot hold with its precision.
+
+    Raises
+    ------
+    InputError
+        If the largest is beyond the dtype's range, or too small for its digits.
+    """
+    info = np.finfo(dtype)
+    # Below the normal numbers digits are lost one by one; six are left here.
+    smallest = float(info.smallest_subnormal) * 2.0**20
+    if largest > float(info.max) or 0.0 < largest < smallest:
+        raise InputError(
+            f"{what} up to {largest:.3g}, out of the range of {dtype}. "
+            + ('Pass dtype="float64", or rescale' if dtype == np.float32 else "Rescale")
+            + ": silhouettes and their bounds do not depend on the unit."
+        )
+
+
 def make_metric(
     metric: str | Callable[..., float],
     params: Mapping[str, Any],
@@ -309,18 +144,14 @@ def make_metric(
         if params:
             raise InputError(f"metric {name!r} takes no metric_params; got {sorted(params)}.")
         largest = largest_distance(name, frame.extent)
-        if largest > float(np.finfo(dtype).max):
-            raise InputError(
-                f"{name} distances of these points can reach {largest:.3g}, beyond {dtype}. "
-                + ('Pass dtype="float64", or rescale' if dtype == np.float32 else "Rescale")
-                + " the points: the bound does not depend on the unit."
-            )
+        refuse_out_of_range(largest, dtype, f"{name} distances of these points are")
         source_dtype = np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
         return CORE_METRICS[name](name, frame, source_dtype, dtype)
     from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 
     function = metric if callable(metric) else name
-    return PairwiseMetric(name, function, dict(params), name in PAIRWISE_BOOLEAN_FUNCTIONS)
+    boolean = not callable(metric) and name in PAIRWISE_BOOLEAN_FUNCTIONS
+    return PairwiseMetric(name, function, dict(params), boolean)
 
 
 def check_callable(
@@ -335,20 +166,26 @@ def check_callable(
     """
     name = canonical_name(metric)
     warnings.warn(
-        f"the callable metric {name!r} runs serially in Python, {points.shape[0]:,} x "
-        f"{points.shape[0]:,} calls, whatever the number of threads. A metric given by name is "
+        f"the callable metric {name!r} runs serially in Python for every pair of "
+        f"{points.shape[0]:,} points, whatever the number of threads. A metric given by name is "
         f"far faster; {', '.join(CORE_METRICS)} are the fastest.",
         SlowMetricWarning,
         stacklevel=2,
     )
     pairs = np.random.default_rng(0).integers(points.shape[0], size=(CALLABLE_PAIRS, 2))
+
+    def measure(a: int, b: int) -> float:
+        value: Any = metric(points.rows(a, a + 1)[0], points.rows(b, b + 1)[0], **params)
+        try:
+            return float(value)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"the callable metric {name!r} gave {value!r} for points {a} and {b}; a distance "
+                "is one number."
+            ) from error
+
     for i, j in pairs.tolist():
-        x, y = points.rows(i, i + 1)[0], points.rows(j, j + 1)[0]
-        values = {
-            (i, j): float(metric(x, y, **params)),
-            (j, i): float(metric(y, x, **params)),
-            (i, i): float(metric(x, x, **params)),
-        }
+        values = {pair: measure(*pair) for pair in ((i, j), (j, i), (i, i))}
         for (a, b), value in values.items():
             if not (math.isfinite(value) and value >= -1e-12):
                 raise InputError(

@@ -7,9 +7,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from silchunk.metrics import Metric
+from silchunk.errors import InputError
+from silchunk.metric_kinds import Metric
 from silchunk.plan import LEAF_ROWS, TILE_COLUMNS
-from silchunk.points import Block, RowSource
+from silchunk.rows import Block, RowSource
 
 
 class PanelSource(Protocol):
@@ -82,8 +83,25 @@ class MatrixPanels:
         return float(getattr(self.matrix, "relative_error", 0.0))
 
     def read(self, start: int, stop: int, out: Block) -> None:
-        np.maximum(self.matrix.rows(start, stop), 0, out=out, casting="same_kind")
+        with np.errstate(over="ignore"):
+            np.maximum(self.matrix.rows(start, stop), 0, out=out, casting="same_kind")
         _clear_diagonal(out, start)
+        refuse_not_finite(out, start, 0)
+
+
+def refuse_not_finite(block: Block, row: int, column: int) -> None:
+    """Raise if a block of a matrix, whose first entry is at [row, column], is not all finite.
+
+    Raises
+    ------
+    InputError
+    """
+    if block.size and not np.isfinite(block.max()):  # NaN passes through max
+        i, j = np.argwhere(~np.isfinite(block))[0]
+        raise InputError(
+            f"the matrix has {block[i, j]} at [{row + i}, {column + j}] in {block.dtype}; "
+            "distances must be finite."
+        )
 
 
 def _clear_diagonal(panel: Block, start: int) -> None:

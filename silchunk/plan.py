@@ -76,7 +76,7 @@ class Plan:
     def facts(self) -> list[tuple[str, str]]:
         """The plan as (name, value) pairs for people."""
         return [
-            ("distances", f"{self.n:,} x {self.n:,}, {self.itemsize} bytes each, never stored"),
+            ("distances", f"{self.n:,} x {self.n:,}, {self.itemsize} bytes each"),
             ("panels", f"{self.n_panels:,} tasks of {self.panel_rows:,} rows"),
             ("panel size", format_bytes(self.panel_bytes)),
             ("at once", f"{self.concurrency} tasks in each process"),
@@ -99,6 +99,7 @@ def plan_panels(
     resident_bytes: int = 0,
     chunk_rows: int = 1,
     outputs: int = 1,
+    row_results: int = 1,
     panel_copies: int = 1,
     panel_rows: int | None = None,
     runtime_bytes: int = RUNTIME_BYTES,
@@ -124,7 +125,9 @@ def plan_panels(
     chunk_rows : int
         Rows of the input that are stored together.
     outputs : int
-        Float64 values each row is reduced to.
+        Float64 values for each point of the input that a task's result holds.
+    row_results : int
+        Float64 values for each row of its panel that it holds beside them.
     panel_copies : int
         Panels' worth of memory that a task takes for distances and what it makes of them.
     panel_rows : int, optional
@@ -143,7 +146,7 @@ def plan_panels(
     def task_bytes(panel_rows: int) -> int:
         rows = min(panel_rows, n)
         distances = panel_copies * rows * n * itemsize
-        reduced = 3 * min(rows, LEAF_ROWS) * outputs * 8 + 8 * n * 8
+        reduced = 3 * outputs * n * 8 + 8 * n * 8 + rows * row_results * 8
         if from_points:
             # A read block and one decoded copy of it; a tile's columns three times over in
             # float64; the panel's own rows; the float64 product of a tile.

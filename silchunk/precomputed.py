@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from silchunk import engine
 from silchunk.errors import InputError
+from silchunk.metrics import refuse_out_of_range
 from silchunk.plan import ranges
-from silchunk.points import Block, RowSource
 from silchunk.progress import Progress
+from silchunk.rows import Block, RowSource
 
 # Noise that is taken for rounding, in units of the largest distance.
 RELATIVE_TOLERANCE = {2: 1e-2, 4: 1e-5, 8: 1e-8}
@@ -84,6 +85,7 @@ def check_matrix(
     side: int,
     concurrency: int,
     progress: Progress,
+    dtype: np.dtype[Any],
 ) -> bool:
     """Refuse what is not a distance matrix, naming the offending entry.
 
@@ -119,6 +121,7 @@ def check_matrix(
     remedy = "Correct it, or pass validate=False if it is known to be right."
     if found.largest > LARGEST:
         raise InputError(f"{name} has distances up to {found.largest:.3g}; rescale them to sum.")
+    refuse_out_of_range(found.largest, dtype, f"{name} has distances")
     if found.negative.value > tolerance:
         value, i, j = found.negative
         raise InputError(f"{name} has the negative distance {-value:g} at [{i}, {j}]. {remedy}")

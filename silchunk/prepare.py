@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from silchunk import engine, metrics, plan, precomputed, scan
+from silchunk import engine, metric_kinds, metrics, plan, precomputed, scan
 from silchunk.distances import DistanceMatrix, find_store
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError, SilchunkWarning
 from silchunk.panels import MatrixPanels, PanelSource, PointPanels
-from silchunk.points import RowSource, as_rows, float_dtype, in_memory, on_disk, scratch_folder
+from silchunk.points import as_rows
 from silchunk.progress import Progress
+from silchunk.rows import DaskRows, RowSource, float_dtype, in_memory, on_disk, scratch_folder
 
 # Input of up to this part of the budget is held in memory, so that it is read from disk once.
 HELD_SHARE = 8
@@ -82,6 +83,7 @@ def prepared(
     arguments: Arguments,
     *,
     outputs: int = 1,
+    row_results: int = 1,
     result_bytes: int = 0,
     check_n: Callable[[int], object] = lambda n: None,
     panel_copies: int = 1,
@@ -93,8 +95,8 @@ def prepared(
     ----------
     X : points (n, d) or, with ``metric="precomputed"``, a distance matrix (n, n)
     arguments : Arguments
-    outputs : int
-        Float64 values per point of the input that a task's result holds.
+    outputs, row_results : int
+        As in `silchunk.plan.plan_panels`.
     result_bytes : int
         Bytes of results per point that are held throughout.
     check_n : callable
@@ -102,24 +104,27 @@ def prepared(
     panel_copies, panel_rows : int
         As in `silchunk.plan.plan_panels`.
     """
+    if not isinstance(arguments.metric_params, (Mapping, type(None))):
+        raise InputError(f"metric_params must be a dict; got {arguments.metric_params!r}.")
     kept = find_store(X)
     name = _metric_name(arguments, kept)
     where = engine.executor(arguments.scheduler)
     budget = engine.byte_budget(arguments.memory, where)
-    with scratch_folder(engine.scratch_parent()) as scratch:
-        held_bytes = budget // HELD_SHARE
-        source = kept or as_rows(X, scratch=scratch, memory_bytes=held_bytes)
+    held_bytes = budget // HELD_SHARE
+    with scratch_folder(engine.scratch_parent()) as scratch, where.current():
+        source = kept or as_rows(X)
         dtype = _panel_dtype(arguments.dtype, source)
         if name == "precomputed":
             precomputed.check_square(source, "X")
-        if where.distributed:
-            source = on_disk(source, scratch)
-        elif name != "precomputed" and source.shape[0] * source.shape[1] * 8 <= held_bytes:
-            source = in_memory(source)
         n, width = source.shape
         if n < 2:
             raise InputError(f"X has {n} point; a silhouette needs 2 at least.")
         check_n(n)
+        # Held in memory: what is there already, and what is small enough to be read once.
+        nbytes = n * width * 8
+        held = nbytes <= held_bytes and not where.distributed
+        held = held and (name != "precomputed" or isinstance(source, DaskRows))
+        resident_bytes = max(source.resident_bytes, nbytes if held else 0)
         job_plan = plan.plan_panels(
             n=n,
             width=width,
@@ -127,17 +132,25 @@ def prepared(
             budget_bytes=budget,
             concurrency=where.concurrency,
             from_points=name != "precomputed",
-            resident_bytes=source.resident_bytes + n * result_bytes,
+            resident_bytes=(0 if where.distributed else resident_bytes) + n * result_bytes,
             chunk_rows=source.chunk_rows,
             outputs=outputs,
+            row_results=row_results,
             panel_copies=panel_copies,
             panel_rows=panel_rows,
             runtime_bytes=plan.RUNTIME_BYTES + _extra_runtime(name),
         )
+        if isinstance(source, DaskRows):
+            source = source.computed(scratch, held_bytes if held else 0)
+        elif held:
+            source = in_memory(source)
+        if where.distributed:
+            source = on_disk(source, scratch)
         if name == "precomputed":
             if arguments.metric_params:
                 raise InputError('metric="precomputed" takes no metric_params.')
-            exact = False
+            # Taken at its word where it is not to be validated.
+            exact = not arguments.validate or kept is not None
             if arguments.validate and kept is None:  # what is kept was checked when it was made
                 exact = precomputed.check_matrix(
                     source,
@@ -146,6 +159,7 @@ def prepared(
                     side=job_plan.check_rows,
                     concurrency=job_plan.concurrency,
                     progress=arguments.progress,
+                    dtype=dtype,
                 )
             panels: PanelSource = MatrixPanels(source, dtype, exact)
             if kept is not None and kept.dtype == dtype:
@@ -217,7 +231,7 @@ def _point_panels(
     if name in ("seuclidean", "mahalanobis") and not params:
         params = _fitted_params(name, source, frame, where, read_rows)
     metric = metrics.make_metric(arguments.metric, params, frame, source, dtype)
-    if isinstance(metric, metrics.PairwiseMetric):
+    if isinstance(metric, metric_kinds.PairwiseMetric):
         if metric.boolean and source.dtype.kind != "b":
             warnings.warn(
                 f"metric {name!r} compares booleans: every value of X other than 0 counts as True.",
@@ -232,7 +246,7 @@ def _point_panels(
 
 
 def _fitted_params(
-    name: str, source: RowSource, frame: metrics.Frame, where: engine.Executor, read_rows: int
+    name: str, source: RowSource, frame: metric_kinds.Frame, where: engine.Executor, read_rows: int
 ) -> dict[str, Any]:
     """Parameters that scikit-learn takes from the whole data set, not from a tile of it."""
     covariance = scan.covariance(source, frame, where=where, read_rows=read_rows)

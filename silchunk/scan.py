@@ -12,9 +12,9 @@ import numpy as np
 
 from silchunk import engine
 from silchunk.errors import InputError, LooksPrecomputedWarning
-from silchunk.metrics import Frame
+from silchunk.metric_kinds import Frame
 from silchunk.plan import ranges
-from silchunk.points import Block, RowSource, float_dtype
+from silchunk.rows import Block, RowSource, float_dtype
 
 # Sums run over blocks of this many rows on a fixed grid, so that they do not depend on how the
 # points are stored or read.
@@ -105,21 +105,28 @@ def scan_points(
 
 @dataclass(frozen=True)
 class _Digest:
-    """Panel task: SHA-256 of a row range."""
+    """Panel task: the SHA-256 of each ``step`` rows of a row range, one after the other."""
 
     source: RowSource
+    step: int
 
     def __call__(self, start: int, stop: int) -> bytes:
-        return hashlib.sha256(self.source.rows(start, stop).data).digest()
+        rows = self.source.rows(start, stop)
+        return b"".join(
+            hashlib.sha256(rows[a:b].data).digest() for a, b in ranges(len(rows), self.step)
+        )
 
 
 def content_digest(source: RowSource, where: engine.Executor) -> str:
     """Fingerprint of an array's values, the same however it is stored."""
     n, width = source.shape
     whole = hashlib.sha256(repr((n, width, float_dtype(source.dtype).str)).encode())
+    step = max(1, DIGEST_BYTES // (8 * width))
+    # Rows that are stored together are read together.
+    together = step * -(-source.chunk_rows // step)
     engine.map_panels(
-        _Digest(source),
-        ranges(n, max(1, DIGEST_BYTES // (8 * width))),
+        _Digest(source, step),
+        ranges(n, together),
         lambda _, digest: whole.update(digest),
         where=where,
         progress=False,

@@ -71,8 +71,10 @@ def decode(content: bytes, chunk_columns: int, shard_rows: int, out: Block) -> N
 
 
 def _rounded(tile: Block, keep_bits: int) -> Block:
-    rounded: Block = BitRound(keep_bits).encode(tile).view(tile.dtype)
-    return rounded.reshape(tile.shape)
+    rounded: Block = BitRound(keep_bits).encode(tile).view(tile.dtype).reshape(tile.shape)
+    # Next to the largest number, rounding up would leave the numbers.
+    np.copyto(rounded, tile, where=np.isinf(rounded))
+    return rounded
 
 
 def _checksum(content: bytes) -> bytes:

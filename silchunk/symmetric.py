@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from silchunk.metrics import Metric, PairwiseMetric, mirror_upper
+from silchunk.metric_kinds import Metric, PairwiseMetric, mirror_upper
+from silchunk.panels import refuse_not_finite
 from silchunk.plan import LEAF_ROWS, TILE_COLUMNS, ranges
-from silchunk.points import Block, RowSource
+from silchunk.rows import Block, RowSource
 
 # Columns of a tile, on a grid of global indices. Panels are this long or a part of it: the tile
 # that holds a pair is then the same seen from either of its two panels.
@@ -100,6 +101,10 @@ class HalfPanels:
     def n(self) -> int:
         return self.points.shape[0]
 
+    @property
+    def relative_error(self) -> float:
+        return 0.0
+
     def read(self, start: int, stop: int, out: Block) -> None:
         rows = self.metric.rows(self.points.rows(start, stop))
         square = np.zeros((stop - start, stop - start), self.dtype)
@@ -111,6 +116,23 @@ class HalfPanels:
             for c, d in ranges(len(block), TILE_COLUMNS):
                 columns = self.metric.columns(block[c:d])
                 self.metric.fill(rows, columns, scratch, out, stop + a + c)
+
+
+@dataclass(frozen=True)
+class WholePanels(HalfPanels):
+    """Single panels of a slow metric, equal to those put together from halves.
+
+    Each pair is measured in the order of the points, as it is there.
+    """
+
+    def read(self, start: int, stop: int, out: Block) -> None:
+        super().read(start, stop, out)
+        columns = self.metric.columns(self.points.rows(start, stop))
+        scratch = np.empty(0)
+        for a, b in ranges(start, min(self.read_rows, TILE_COLUMNS)):
+            tile = np.empty((b - a, stop - start), self.dtype)
+            self.metric.fill(self.metric.rows(self.points.rows(a, b)), columns, scratch, tile, 0)
+            out[:, a:b] = tile.T
 
 
 @dataclass(frozen=True)
@@ -150,7 +172,7 @@ class UpperPanels:
 
     @property
     def relative_error(self) -> float:
-        return 0.0
+        return float(getattr(self.matrix, "relative_error", 0.0))
 
     def read(self, start: int, stop: int, out: Block) -> None:
         for first, last in ranges(start, stop - start):
@@ -161,6 +183,7 @@ class UpperPanels:
         square = out[:, start:stop]
         mirror_upper(square)
         np.fill_diagonal(square, 0)
+        refuse_not_finite(out, start, 0)
 
 
 def half_file(folder: str | Path, panel: int) -> Path:

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from silchunk import engine, journal, scan, store, writing
+from silchunk import engine, journal, scan, storage, writing
 from silchunk.condensed import condensed_rows
 from silchunk.engine import Scheduler
 from silchunk.errors import StaleStoreError, UnsealedStoreError
+from silchunk.metric_kinds import PairwiseMetric
 from silchunk.metrics import make_metric
 from silchunk.plan import RUNTIME_BYTES, SCIKIT_LEARN_BYTES, plan_panels
-from silchunk.points import RowSource, as_rows, scratch_folder
+from silchunk.points import as_rows
 from silchunk.progress import Progress
-from silchunk.symmetric import UpperPanels, symmetric_panels
+from silchunk.rows import DaskRows, RowSource, on_disk, scratch_folder
+from silchunk.symmetric import SymmetricPanels, UpperPanels, WholePanels
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,41 @@ class _CheckPanel:
     panel_rows: int
 
     def __call__(self, start: int, stop: int) -> str | None:
-        return store.panel_fault(self.path, self.records, start // self.panel_rows)
+        return storage.panel_fault(self.path, self.records, start // self.panel_rows)
+
+
+def damaged_panels(
+    folder: Path,
+    records: journal.Journal,
+    layout: storage.Layout,
+    progress: Progress,
+    *,
+    all_of_them: bool = False,
+) -> dict[int, str]:
+    """Recorded panels, or all, that are not as they were written, and what is wrong with each.
+
+    Reads one file for each thread of this machine at a time, wherever the work itself is done.
+    """
+    panels = range(layout.n_panels) if all_of_them else sorted(records.panels)
+    faults: dict[int, str] = {}
+
+    def note(index: int, fault: str | None) -> None:
+        if fault is not None:
+            faults[panels[index]] = fault
+
+    engine.map_panels(
+        _CheckPanel(folder, records, layout.panel_rows),
+        [layout.rows_of(panel) for panel in panels],
+        note,
+        where=engine.executor("threads"),
+        progress=progress,
+        label="panels verified",
+    )
+    return faults
 
 
 def verify_distances(
-    path: str | os.PathLike[str],
+    store: str | os.PathLike[str],
     repair: bool = False,
     *,
     X: Any = None,
@@ -77,7 +109,7 @@ def verify_distances(
 
     Parameters
     ----------
-    path : path of the store
+    store : path, or the DistanceMatrix
     repair : bool
         Rebuild damaged panels, and only those, from the points the store keeps, from the file it
         was built from, or from ``X``.
@@ -99,36 +131,28 @@ def verify_distances(
     -----
     Reads the store once; nothing is decoded.
     """
-    folder = store.local_path(path)
-    store.refuse_foreign(folder)
-    records = store.read_journal(folder)
-    header = store.header_of(records)
-    layout = store.layout_of(header)
+    folder = storage.local_path(store)
+    storage.refuse_foreign(folder)
+    records = storage.read_journal(folder)
+    header = storage.header_of(records)
+    layout = storage.layout_of(header)
     metadata_faults = [f"{records.path} is damaged in line {n}." for n in records.damaged_lines]
     if not records.sealed and not metadata_faults:
         raise UnsealedStoreError(
             f"{folder} has {len(records.panels):,} of {layout.n_panels:,} panels: its build was "
             "stopped. Run it again with the same input to go on."
         )
-    if store.text_of(folder / "zarr.json") != records.metadata:
+    if storage.text_of(folder / "zarr.json") != records.metadata:
         metadata_faults.append(f"{folder / 'zarr.json'} is not as it was written.")
-    panel_faults: dict[int, str] = {}
-
-    def note(panel: int, fault: str | None) -> None:
-        if fault is not None:
-            panel_faults[panel] = fault
-
+    panel_faults = damaged_panels(folder, records, layout, progress, all_of_them=True)
     here = engine.executor("threads")
-    every_panel = [layout.rows_of(panel) for panel in range(layout.n_panels)]
-    check = _CheckPanel(folder, records, layout.panel_rows)
-    engine.map_panels(check, every_panel, note, where=here, progress=progress, label="verifying")
     copy_fault = _copy_fault(folder, header, here)
     faults = (*metadata_faults, *copy_fault, *panel_faults.values())
     damaged = tuple(sorted(panel_faults))
     if repair and faults:
         where = engine.executor(scheduler)
         budget = engine.byte_budget(memory, where)
-        with store.locked(folder):
+        with storage.locked(folder):
             _repair(folder, header, records, damaged, bool(copy_fault), X, where, budget, progress)
     return Verification(str(folder), layout.n_panels, damaged, faults, repair and bool(faults))
 
@@ -144,13 +168,16 @@ def _repair(
     budget: int,
     progress: Progress,
 ) -> None:
-    layout = store.layout_of(header)
+    layout = storage.layout_of(header)
+    mended: list[journal.PanelRecord] = []
     with scratch_folder(engine.scratch_parent()) as scratch:
         source = _input(folder, header, X, scratch, where) if damaged or copy_damaged else None
-        store.write_metadata(folder, records)
-        journal.mend(records)
+        storage.write_metadata(folder, records)
+        storage.remove_parts(folder)
         if source is not None and copy_damaged:
-            store.keep_points(folder, source)
+            storage.keep_points(folder, source)
+        if source is not None and where.distributed:
+            source = on_disk(source, scratch)
         if source is not None and damaged:
             from_points = header["input"]["kind"] == "points"
             job_plan = plan_panels(
@@ -168,7 +195,7 @@ def _repair(
             )
             panels: Any
             if from_points:
-                params = store.params_from_json(header["resolved_params"])
+                params = storage.params_from_json(header["resolved_params"])
                 frame = scan.scan_points(
                     source,
                     name="X",
@@ -177,7 +204,10 @@ def _repair(
                     allow_missing=True,
                 )
                 metric = make_metric(header["metric"], params, frame, source, layout.dtype)
-                panels = symmetric_panels(source, metric, layout.dtype, job_plan.read_rows)
+                if isinstance(metric, PairwiseMetric):
+                    panels = WholePanels(source, metric, layout.dtype, job_plan.read_rows)
+                else:
+                    panels = SymmetricPanels(source, metric, layout.dtype, job_plan.read_rows)
             else:
                 panels = UpperPanels(source, layout.dtype)
             writing.fill(
@@ -190,9 +220,12 @@ def _repair(
                 where=where,
                 progress=progress,
                 label="repairing",
-                only=damaged,
+                missing=damaged,
+                record=mended.append,
             )
-            writing.remove_halves(folder)
+    # The seal is kept until all is mended: a repair that is cut off can be run again.
+    for record in mended:
+        records.panels[record.panel] = record
     journal.seal(records)
 
 
@@ -206,14 +239,16 @@ def _input(
             "Build it again with overwrite=True."
         )
     original = header["input"]["path"]
-    candidates = [X, folder / store.POINTS_FILE, original] if X is None else [X]
+    candidates = [X, folder / storage.POINTS_FILE, original] if X is None else [X]
     for candidate in candidates:
         if candidate is None or (
             isinstance(candidate, (str, Path)) and not Path(candidate).exists()
         ):
             continue
         square = condensed_rows(candidate, scratch, as_file=where.distributed)
-        source = as_rows(candidate if square is None else square, scratch=scratch, memory_bytes=0)
+        source = as_rows(candidate if square is None else square)
+        if isinstance(source, DaskRows):
+            source = source.computed(scratch, 0)
         if scan.content_digest(source, where) == header["input"]["digest"]:
             return source
         if X is not None:
@@ -229,9 +264,9 @@ def _copy_fault(folder: Path, header: dict[str, Any], where: engine.Executor) ->
     """A fault of the points that the store keeps, if it keeps them."""
     if not header["input"]["kept"]:
         return []
-    file = folder / store.POINTS_FILE
+    file = folder / storage.POINTS_FILE
     try:
-        source = as_rows(file, scratch=folder, memory_bytes=0)
+        source = as_rows(file)
         if scan.content_digest(source, where) == header["input"]["digest"]:
             return []
     except (OSError, ValueError):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from silchunk import engine, journal, shard, store, symmetric
+from silchunk import disk, engine, journal, shard, storage, symmetric
 from silchunk.buffers import borrowed
 from silchunk.panels import PanelSource
 from silchunk.plan import Plan
-from silchunk.points import Block
 from silchunk.progress import Progress
-from silchunk.store import Layout
+from silchunk.rows import Block
+from silchunk.storage import Layout
 
 # Panels' worth of memory that writing or reading one takes at most: the panel, its encoded form,
 # and a few tiles.
@@ -36,7 +37,7 @@ class _WritePanel:
     def __call__(self, start: int, stop: int) -> journal.PanelRecord:
         layout = self.layout
         panel = start // layout.panel_rows
-        file = store.shard_file(self.path, panel)
+        file = storage.shard_file(self.path, panel)
         with borrowed((stop - start, layout.n), layout.dtype) as distances:
             self.panels.read(start, stop, distances)
             parts = shard.encode(
@@ -74,15 +75,16 @@ def fill(
     where: engine.Executor,
     progress: Progress,
     label: str,
-    only: Sequence[int] | None = None,
+    missing: Sequence[int],
+    record: Callable[[journal.PanelRecord], None],
 ) -> None:
-    """Write the panels that are not recorded yet, or ``only`` those given, and record each."""
+    """Write the missing panels and have each recorded as it is done."""
 
-    def run(task: Any, missing: Sequence[int], what: str) -> None:
+    def run(task: Any, wanted: Sequence[int], what: str) -> None:
         engine.map_panels(
             task,
-            [layout.rows_of(panel) for panel in missing],
-            lambda _, record: journal.append(records, [record]),
+            [layout.rows_of(panel) for panel in wanted],
+            lambda _, done: record(done),
             where=where,
             concurrency=plan.concurrency,
             progress=progress,
@@ -91,34 +93,32 @@ def fill(
             ordered=False,
         )
 
-    missing = [p for p in range(layout.n_panels) if p not in records.panels]
-    wanted = missing if only is None else list(only)
     if isinstance(panels, symmetric.HalfPanels):
         halves = _halves(path)
         halves.mkdir(exist_ok=True)
-        to_do = (
-            [p for p in range(layout.n_panels) if not _half_is_whole(path, records, p)]
-            if wanted
-            else []
-        )
-        run(_WriteHalf(panels, str(path), layout, records.store_id), to_do, f"{label}, pairs")
+        left = [p for p in range(layout.n_panels) if not _half_is_whole(path, records, p)]
+        if missing:
+            run(_WriteHalf(panels, str(path), layout, records.store_id), left, f"{label}, pairs")
         panels = symmetric.MirroredPanels(str(halves), layout.n, layout.dtype, layout.panel_rows)
-    run(_WritePanel(panels, str(path), layout, records.store_id, keep_bits), wanted, label)
+    run(_WritePanel(panels, str(path), layout, records.store_id, keep_bits), missing, label)
 
 
 def remove_halves(path: Path) -> None:
     """Delete the halves once the panels hold them."""
     halves = _halves(path)
     if halves.is_dir():
-        for file in halves.iterdir():
-            if file.suffix in (".npy", ".part"):
+        for file in halves.glob("*.npy"):
+            if file.stem.isdigit():
                 file.unlink()
-        halves.rmdir()
+        if not any(halves.iterdir()):
+            halves.rmdir()
 
 
-def rounding_error(keep_bits: int | None) -> float:
-    """Largest relative error by keeping so many mantissa bits, rounded to nearest."""
-    return 0.0 if keep_bits is None else 2.0 ** -(keep_bits + 1)
+def rounding_error(keep_bits: int | None, before: float) -> float:
+    """Largest relative error by keeping so many mantissa bits, rounded to nearest, of distances
+    that were off by up to ``before``."""
+    rounding = 0.0 if keep_bits is None else 2.0 ** -(keep_bits + 1)
+    return before + rounding + before * rounding
 
 
 def _write_whole(
@@ -130,19 +130,20 @@ def _write_whole(
     expected_bytes: int,
 ) -> journal.PanelRecord:
     """Write a file under a temporary name, then give it its own; take the checksum on the way."""
-    temporary = file.with_name(file.name + ".part")
+    # A name of its own: a cluster may run a task twice at once.
+    temporary = file.with_name(f"{file.name}.{uuid.uuid4().hex}.part")
     crc, nbytes = journal.checksum(store_id, kind, panel, b""), 0
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as stream:
-            for part in parts:
-                stream.write(part)
-                crc = journal.extend(crc, part)
-                nbytes += len(part)
-        temporary.replace(file)
-    except OSError as error:
+        with disk.room_for(file, expected_bytes):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("wb") as stream:
+                for part in parts:
+                    stream.write(part)
+                    crc = journal.extend(crc, part)
+                    nbytes += len(part)
+            temporary.replace(file)
+    finally:
         temporary.unlink(missing_ok=True)
-        raise store.as_disk_full(error, file, expected_bytes) from error
     return journal.PanelRecord(panel, crc, nbytes, kind)
 
 
@@ -174,4 +175,4 @@ def _half_is_whole(path: Path, records: journal.Journal, panel: int) -> bool:
 
 
 def _halves(path: str | Path) -> Path:
-    return Path(path) / store.HALVES_FOLDER
+    return Path(path) / storage.HALVES_FOLDER

@@ -83,8 +83,9 @@ def test_every_pair_is_accurate(metric, name, source, dtype):
         X = X.astype(source)
     wide = X.astype(np.longdouble)
     expected = np.stack([EXACT[metric](row, wide) for row in wide])
-    if dtype == "float32" and expected.max() > np.finfo(np.float32).max:
-        with pytest.raises(InputError, match='beyond float32. Pass dtype="float64"'):
+    fits = expected.max() == 0 or 1e-38 < expected.max() < np.finfo(dtype).max
+    if dtype == "float32" and not fits:
+        with pytest.raises(InputError, match='out of the range of float32. Pass dtype="float'):
             matrix(X, metric, dtype=dtype)
         return
     D = matrix(X, metric, dtype=dtype)
@@ -265,3 +266,46 @@ def test_the_panel_is_never_the_input():
     before = X.copy()
     silhouette_upper_bound_samples(X)
     assert np.array_equal(X, before)
+
+
+@pytest.mark.parametrize("offset", [0, 1e3, 1e6, 1e8, 1.3421e8])
+def test_cosine_of_narrow_bundles(offset):
+    """Directions that differ little: 1 - x·y has no digits left there."""
+    import mpmath
+
+    X = np.random.default_rng(0).standard_normal((30, 3)) + offset
+    D = matrix(X, "cosine")
+    with mpmath.workdps(60):
+        for i in range(0, 30, 3):
+            for j in range(30):
+                if i != j:
+                    x, y = (mpmath.matrix([mpmath.mpf(v) for v in X[k]]) for k in (i, j))
+                    dot = sum(a * b for a, b in zip(x, y, strict=True))
+                    exact = 1 - dot / (mpmath.norm(x) * mpmath.norm(y))
+                    assert abs(D[i, j] - exact) <= 1e-12 * exact
+
+
+def test_nan_euclidean_far_from_the_origin():
+    X = np.array([[1e8, np.nan], [1e8 + 1, 2.0], [1e8 + 5, 2.0]])
+    D = matrix(X, "nan_euclidean")
+    np.testing.assert_allclose(D[0], np.sqrt(2) * np.array([0, 1, 5]), rtol=1e-15)
+    assert D[1, 2] == 4.0
+    with pytest.raises(InputError, match="have no coordinate in common"):
+        silhouette_upper_bound_samples(
+            [[np.nan, 1.0], [1.0, np.nan], [1.0, 1.0]], metric="nan_euclidean"
+        )
+
+
+@pytest.mark.parametrize("metric", ["jensenshannon"])
+def test_metrics_of_scipy_alone(metric):
+    X = np.random.default_rng(0).random((30, 4)) + 0.5
+    np.testing.assert_allclose(matrix(X, metric), ssd.squareform(ssd.pdist(X, metric)), atol=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "precomputed"])
+@pytest.mark.parametrize("scale", [1e-50, 1e39])
+def test_what_float32_cannot_hold_is_refused(metric, scale):
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    given = X if metric == "euclidean" else ssd.squareform(ssd.pdist(X))
+    with pytest.raises(InputError, match="out of the range of float32"):
+        silhouette_upper_bound_samples(given * scale, metric=metric, dtype="float32")

@@ -19,7 +19,8 @@ from silchunk import (
     silhouette_upper_bound,
     silhouette_upper_bound_samples,
 )
-from silchunk.points import NpyRows, as_rows, in_memory
+from silchunk.points import as_rows
+from silchunk.rows import NpyRows, in_memory
 
 X = np.random.default_rng(0).standard_normal((300, 5))
 EXPECTED = silhouette_upper_bound_samples(X)
@@ -106,7 +107,7 @@ def test_unknown_lengths_are_logged_and_the_array_left_alone(tmp_path, caplog):
 
 def test_large_dask_arrays_go_through_a_file(tmp_path):
     array = da.from_array(X, chunks=(64, 5))
-    rows = as_rows(array, scratch=tmp_path, memory_bytes=1000)
+    rows = as_rows(array).computed(tmp_path, 1000)
     assert isinstance(rows, NpyRows)
     assert rows.resident_bytes == 0
     assert np.array_equal(rows.rows(0, 300), X)
@@ -119,7 +120,7 @@ def test_dtypes(dtype, tmp_path):
     np.save(tmp_path / "x.npy", data)
     assert silhouette_upper_bound(data) == expected
     assert silhouette_upper_bound(tmp_path / "x.npy", memory="230MiB") == expected
-    rows = as_rows(tmp_path / "x.npy", scratch=tmp_path, memory_bytes=0)
+    rows = as_rows(tmp_path / "x.npy")
     assert rows.rows(3, 5, slice(1, 3)).shape == (2, 2)
     assert in_memory(rows).rows(0, 2).dtype == ("float32" if dtype == "float32" else "float64")
 

@@ -65,7 +65,7 @@ def distances(
 
     Example: silchunk distances points.npy d.zarr && silchunk bound d.zarr
     """
-    from silchunk.engine import stop_on_signals
+    from silchunk.stopping import stop_on_signals
 
     began = time.perf_counter()
     with stop_on_signals():
@@ -107,7 +107,7 @@ def import_(
 
     Example: silchunk import matrix.npy d.zarr
     """
-    from silchunk.engine import stop_on_signals
+    from silchunk.stopping import stop_on_signals
 
     began = time.perf_counter()
     with stop_on_signals():
@@ -156,6 +156,10 @@ def info(store: Store, json_: JsonOption = False) -> None:
 def verify(
     store: Store,
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild what is damaged.")] = False,
+    source: Annotated[
+        str | None,
+        typer.Option(help="Input of the build, for a repair, where the store has none."),
+    ] = None,
     memory: MemoryOption = None,
     json_: JsonOption = False,
 ) -> None:
@@ -163,7 +167,10 @@ def verify(
 
     Example: silchunk verify d.zarr --repair
     """
-    found = silchunk.verify_distances(store, repair, memory=memory, progress=True)
+    from silchunk.stopping import stop_on_signals
+
+    with stop_on_signals():
+        found = silchunk.verify_distances(store, repair, X=source, memory=memory, progress=True)
     if json_:
         print_json(
             {

@@ -18,6 +18,7 @@ Block = np.ndarray[Any, np.dtype[Any]]
 
 # Squared distances below this, in units of the scaled data, would underflow in float32.
 FLOAT32_FLOOR = 1e-30
+OVERFLOW_CEILING = 1e300
 # A sum of squares below this has lost bits to underflow and is formed again from scaled terms.
 UNDERFLOW_FLOOR = 1e-280
 
@@ -74,6 +75,38 @@ def difference_norm(x: Block, y: Block, scale: float) -> float:
         difference = (np.float64(x[k]) - np.float64(y[k])) * scale / largest
         total += difference * difference
     return math.sqrt(total) * largest
+
+
+@compiled  # type: ignore[untyped-decorator]
+def small_angle(x: Block, y: Block) -> float:
+    """``1 - cos(x, y)`` of nearly parallel points, without its cancellation.
+
+    With e = y - x and s = x + y, let r be e less its part along s. Then
+    ``1 - cos = ‖r‖² ‖s‖² / (4 ‖x‖ ‖y‖ · (x·y + ‖x‖ ‖y‖))``, all of whose terms are sums of
+    positive ones, and r is as exact as e, which is formed from the points as given.
+    """
+    xx = yy = 0.0
+    for k in range(x.shape[0]):
+        xx += x[k] * x[k]
+        yy += y[k] * y[k]
+    # Lengths within a factor of two of each other; a power of two changes no digit.
+    _, exponent = math.frexp(math.sqrt(xx) / math.sqrt(yy) * math.sqrt(0.5))
+    factor = math.ldexp(1.0, exponent)
+    xy = es = ss = 0.0
+    for k in range(x.shape[0]):
+        scaled = y[k] * factor
+        s = x[k] + scaled
+        xy += x[k] * scaled
+        es += (scaled - x[k]) * s
+        ss += s * s
+    along = es / ss
+    rr = 0.0
+    for k in range(x.shape[0]):
+        scaled = y[k] * factor
+        r = (scaled - x[k]) - along * (x[k] + scaled)
+        rr += r * r
+    norms = math.sqrt(xx) * math.sqrt(yy) * factor
+    return rr * ss / (4.0 * norms * (xy + norms))
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -153,7 +186,8 @@ def finish_cosine(
 ) -> None:
     """Turn the products of normalised points into cosine distances ``1 - x·y`` in [0, 2].
 
-    Where that cancels, the distance is half the squared chord, ``‖x - y‖² / 2``.
+    ``product`` is of normalised points, ``rows`` and ``columns`` the points themselves; where the
+    difference cancels, `small_angle` takes these.
     """
     for i in range(product.shape[0]):
         out = panel[i, first : first + product.shape[1]]
@@ -165,8 +199,7 @@ def finish_cosine(
         if close:
             for j in range(product.shape[1]):
                 if 1.0 - product[i, j] < threshold:
-                    length = difference_norm(rows[i], columns[j], 1.0)
-                    out[j] = 0.5 * length * length
+                    out[j] = small_angle(rows[i], columns[j])
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -201,4 +234,41 @@ def chebyshev_tile(
             out[j] = scratch[j]
 
 
+@compiled  # type: ignore[untyped-decorator]
+def nan_euclidean_tile(
+    rows: Block, columns_transposed: Block, scratch: Block, panel: Block, first: int
+) -> None:
+    """``√(d / m · Σ (x - y)²)`` over the m coordinates that both points have; NaN if there is none.
+
+    As scikit-learn defines it (Dixon 1979, doi:10.1109/TSMC.1979.4310090).
+    """
+    n_features = rows.shape[1]
+    for i in range(rows.shape[0]):
+        out = panel[i, first : first + scratch.shape[0]]
+        for j in range(scratch.shape[0]):
+            total = 0.0
+            largest = 0.0
+            present = 0
+            for k in range(n_features):
+                difference = np.float64(rows[i, k]) - np.float64(columns_transposed[k, j])
+                if difference == difference:
+                    total += difference * difference
+                    largest = max(largest, abs(difference))
+                    present += 1
+            if present and not UNDERFLOW_FLOOR <= total <= OVERFLOW_CEILING and largest > 0.0:
+                total = 0.0
+                for k in range(n_features):
+                    difference = np.float64(rows[i, k]) - np.float64(columns_transposed[k, j])
+                    if difference == difference:
+                        total += (difference / largest) * (difference / largest)
+            else:
+                largest = 1.0
+            out[j] = largest * math.sqrt(total * n_features / present) if present else np.nan
+
+
+COORDINATE_TILES = {
+    "manhattan": manhattan_tile,
+    "chebyshev": chebyshev_tile,
+    "nan_euclidean": nan_euclidean_tile,
+}
 FINISHES = {"euclidean": finish_euclidean, "sqeuclidean": finish_sqeuclidean}

@@ -6,10 +6,10 @@ task; its inner chunks are tiles. ``docs/storage.md`` describes every file and c
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -25,22 +25,27 @@ from zarr.codecs import BloscCodec, Crc32cCodec
 from zarr.storage import LocalStore
 
 from silchunk import journal, shard
+from silchunk.disk import room_for
 from silchunk.errors import (
     DamagedStoreError,
-    DiskFullError,
     ForeignStoreError,
     InputError,
     InputNotFoundError,
     StoreInUseError,
 )
-from silchunk.plan import format_bytes
-from silchunk.points import RowSource, copy_to_npy
+from silchunk.rows import RowSource, copy_to_npy
 
 SCHEMA = 1
 ATTRIBUTE = "silchunk"
 POINTS_FILE = "points.npy"
 HALVES_FOLDER = "halves"
 SHARDS_FOLDER = "c"
+
+# Every name that silchunk gives a file in a store; the parts are being written.
+OWN_FILES = re.compile(
+    r"(zarr\.json|silchunk-journal\.jsonl|points\.npy)(\.part)?"
+    r"|c/\d+/0(\.[0-9a-f]{32}\.part)?|halves/\d+\.npy(\.[0-9a-f]{32}\.part)?"
+)
 
 # Inner chunks of about this many columns: long enough to compress and decode at full speed.
 CHUNK_COLUMNS = 4096
@@ -85,7 +90,9 @@ class Layout:
 
 def is_store(path: Path) -> bool:
     """Whether a folder is a distance store, whole or not."""
-    return path.is_dir() and (path / journal.FILE_NAME).is_file()
+    if not path.is_dir():
+        return False
+    return (path / journal.FILE_NAME).is_file() or _attributes(path) is not None
 
 
 def local_path(store: str | os.PathLike[str]) -> Path:
@@ -146,19 +153,27 @@ def read_journal(path: Path) -> journal.Journal:
     DamagedStoreError
         If neither can be read.
     """
-    metadata = text_of(path / "zarr.json")
-    store_id = None
-    try:
-        store_id = json.loads(metadata or "")["attributes"][ATTRIBUTE]["store"]
-    except (ValueError, KeyError, TypeError):
-        metadata = None
-    records = journal.read(path / journal.FILE_NAME, store_id=store_id, metadata=metadata)
+    attributes = _attributes(path)
+    records = journal.read(
+        path / journal.FILE_NAME,
+        store_id=None if attributes is None else attributes.get("store"),
+        metadata=None if attributes is None else text_of(path / "zarr.json"),
+    )
     if records is None:
         raise DamagedStoreError(
             f"zarr.json and {journal.FILE_NAME} of {path} are both damaged: nothing says what it "
             "was built from. Delete the folder and build it again."
         )
     return records
+
+
+def _attributes(path: Path) -> dict[str, Any] | None:
+    """Our attributes in ``zarr.json``, if it has any that can be read."""
+    try:
+        attributes = json.loads(text_of(path / "zarr.json") or "")["attributes"][ATTRIBUTE]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return attributes if isinstance(attributes, dict) else None
 
 
 def header_of(records: journal.Journal) -> dict[str, Any]:
@@ -183,19 +198,30 @@ def write_metadata(path: Path, records: journal.Journal) -> None:
 def keep_points(path: Path, points: RowSource) -> None:
     """Keep a copy of the points in the store, so that it can always be repaired."""
     temporary = path / (POINTS_FILE + ".part")
-    try:
+    with room_for(path / POINTS_FILE, points.shape[0] * points.shape[1] * 8):
         copy_to_npy(points, temporary)
         temporary.replace(path / POINTS_FILE)
-    except OSError as error:
-        raise as_disk_full(error, path, 0) from error
 
 
 def params_to_json(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a metric as JSON has them: arrays become lists."""
-    return {
-        name: value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
-        for name, value in params.items()
-    }
+    """Parameters of a metric as they come back from JSON: arrays and tuples become lists.
+
+    Raises
+    ------
+    InputError
+        For a value that cannot be written down.
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, (np.ndarray, np.generic)):
+            return value.tolist()
+        raise InputError(
+            f"metric_params holds {value!r}, which cannot be recorded in the store; use numbers, "
+            "strings, lists or arrays."
+        )
+
+    written: dict[str, Any] = json.loads(json.dumps(dict(params), default=plain))
+    return written
 
 
 def params_from_json(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -216,12 +242,13 @@ def locked(path: Path) -> Iterator[None]:
     """
     folder = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreInUseError(
+                f"{path} is being built by another process; wait for it to end."
+            ) from error
         yield
-    except BlockingIOError as error:
-        raise StoreInUseError(
-            f"{path} is being built by another process; wait for it to end."
-        ) from error
     finally:
         os.close(folder)
 
@@ -230,29 +257,32 @@ def create_store(path: Path, header: Mapping[str, Any], layout: Layout) -> journ
     """Make an empty store: under a temporary name first, so that it appears whole or not at all."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        zarr.create_array(
-            LocalStore(temporary),
-            shape=(layout.n, layout.n),
-            chunks=(layout.panel_rows, layout.chunk_columns),
-            shards=layout.shard_shape,
-            dtype=layout.dtype,
-            fill_value=float("nan"),
-            compressors=[
-                BloscCodec(typesize=layout.dtype.itemsize, **shard.COMPRESSOR),
-                Crc32cCodec(),
-            ],
-            attributes={ATTRIBUTE: dict(header)},
-        )
-        metadata = (temporary / "zarr.json").read_text()
-        journal.create(temporary / journal.FILE_NAME, header["store"], metadata)
+        with room_for(path, 0):
+            _create(temporary, header, layout)
         if os.path.lexists(path):
             raise ForeignStoreError(f"{path} came into being meanwhile; it is left as it is.")
         temporary.rename(path)
-    except OSError as error:
-        raise as_disk_full(error, path, 0) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return read_journal(path)
+
+
+def _create(path: Path, header: Mapping[str, Any], layout: Layout) -> None:
+    zarr.create_array(
+        LocalStore(path),
+        shape=(layout.n, layout.n),
+        chunks=(layout.panel_rows, layout.chunk_columns),
+        shards=layout.shard_shape,
+        dtype=layout.dtype,
+        fill_value=float("nan"),
+        compressors=[
+            BloscCodec(typesize=layout.dtype.itemsize, **shard.COMPRESSOR),
+            Crc32cCodec(),
+        ],
+        attributes={ATTRIBUTE: dict(header)},
+    )
+    metadata = (path / "zarr.json").read_text()
+    journal.create(path / journal.FILE_NAME, header["store"], metadata)
 
 
 def read_shard(path: str | Path, records: journal.Journal, panel: int) -> bytes:
@@ -296,19 +326,19 @@ def shard_file(path: str | Path, panel: int) -> Path:
 
 def unknown_files(path: Path) -> list[Path]:
     """Files in a store's folder that silchunk did not make."""
-    known = {Path(name) for name in ("zarr.json", journal.FILE_NAME, POINTS_FILE)}
-    known |= {name.with_name(name.name + ".part") for name in known}
-    strange = []
-    for found in path.rglob("*"):
-        inside = found.relative_to(path)
-        if found.is_dir() and not found.is_symlink():
-            continue
-        is_shard = len(inside.parts) == 3 and inside.parts[0] == SHARDS_FOLDER
-        ours = is_shard and inside.parts[1].isdigit() and inside.name.split(".")[0] == "0"
-        half = inside.parts[0] == HALVES_FOLDER and found.suffix in (".npy", ".part")
-        if not (ours or half or inside in known) or found.is_symlink():
-            strange.append(found)
-    return strange
+    return [
+        found
+        for found in path.rglob("*")
+        if found.is_symlink()
+        or not (found.is_dir() or OWN_FILES.fullmatch(found.relative_to(path).as_posix()))
+    ]
+
+
+def remove_parts(path: Path) -> None:
+    """Delete what writes that a kill cut off have left. For whoever holds the lock."""
+    for found in path.rglob("*.part"):
+        if OWN_FILES.fullmatch(found.relative_to(path).as_posix()):
+            found.unlink()
 
 
 def refuse_unknown_files(path: Path) -> None:
@@ -326,47 +356,20 @@ def refuse_unknown_files(path: Path) -> None:
         )
 
 
-def as_disk_full(error: OSError, path: Path, nbytes: int) -> OSError:
-    """An error that says how much was to be written where, if the disk was the cause."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return error
-    free = shutil.disk_usage(path if path.exists() else path.parent).free
-    return DiskFullError(
-        f"no room to write {nbytes:,} bytes to {path} ({os.strerror(error.errno or 0)}; "
-        f"{free:,} bytes free on that disk). Make room, then run the same again: it goes on."
-    )
-
-
-def store_size(layout: Layout, *, halves: bool = False) -> tuple[int, int]:
-    """Bytes and files of a store, at most: as if nothing could be compressed.
+def store_size(
+    layout: Layout, *, keep_bits: int | None = None, halves: bool = False
+) -> tuple[int, int]:
+    """Bytes and files of a store, at most: as if kept bits could not be compressed at all.
 
     With ``halves``, also those that are put aside while it is built.
     """
-    nbytes = layout.raw_bytes * 3 // 2 if halves else layout.raw_bytes
+    bits = 8 * layout.dtype.itemsize
+    exponent_and_sign = bits - int(np.finfo(layout.dtype).nmant)
+    kept = bits if keep_bits is None else exponent_and_sign + keep_bits
+    nbytes = layout.raw_bytes * kept // bits + (1 << 20)
+    if halves:
+        nbytes += layout.raw_bytes // 2
     return nbytes, layout.n_panels * (2 if halves else 1) + 3
-
-
-def preflight(path: Path, nbytes: int, n_files: int) -> None:
-    """Refuse what cannot fit on the disk.
-
-    Raises
-    ------
-    DiskFullError
-        With bytes or files needed and free.
-    """
-    folder = next(parent for parent in path.parents if parent.exists())
-    free = shutil.disk_usage(folder).free
-    if nbytes > free:
-        raise DiskFullError(
-            f"{path} will take about {format_bytes(nbytes)}, but {folder} has "
-            f'{format_bytes(free)} free. Use another disk, dtype="float32", or keep_bits="small".'
-        )
-    inodes = os.statvfs(folder)
-    if inodes.f_files and n_files > inodes.f_favail:
-        raise DiskFullError(
-            f"{path} will take {n_files:,} files, but {folder} allows {inodes.f_favail:,} more. "
-            "Raise memory=, which makes panels longer and files fewer."
-        )
 
 
 def text_of(path: Path) -> str | None:

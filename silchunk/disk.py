@@ -1,0 +1,56 @@
+"""Room on disk: asked for before a job, and spoken of when a write finds none."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from silchunk.errors import DiskFullError
+from silchunk.plan import format_bytes
+
+
+@contextmanager
+def room_for(path: Path, nbytes: int) -> Iterator[None]:
+    """Turn a write that fails for want of space into an error with path and bytes.
+
+    Raises
+    ------
+    DiskFullError
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        free = shutil.disk_usage(next(p for p in path.parents if p.exists())).free
+        raise DiskFullError(
+            f"no room to write {nbytes:,} bytes to {path} ({os.strerror(error.errno)}; "
+            f"{free:,} bytes free on that disk). Make room, then run the same again: it goes on."
+        ) from error
+
+
+def preflight(path: Path, nbytes: int, n_files: int, freed: int = 0) -> None:
+    """Refuse what cannot fit on the disk, ``freed`` bytes of which are about to be deleted.
+
+    Raises
+    ------
+    DiskFullError
+        With bytes or files needed and free.
+    """
+    folder = next(parent for parent in path.parents if parent.exists())
+    free = shutil.disk_usage(folder).free + freed
+    if nbytes > free:
+        raise DiskFullError(
+            f"{path} will take about {format_bytes(nbytes)}, but {folder} has "
+            f'{format_bytes(free)} free. Use another disk, dtype="float32", or keep_bits="small".'
+        )
+    inodes = os.statvfs(folder)
+    if inodes.f_files and n_files > inodes.f_favail:
+        raise DiskFullError(
+            f"{path} will take {n_files:,} files, but {folder} allows {inodes.f_favail:,} more. "
+            "Raise memory=, which makes panels longer and files fewer."
+        )

@@ -1,0 +1,40 @@
+"""Signals that end a job between panels rather than in one."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+log = logging.getLogger("silchunk")
+
+# Set by a signal while `stop_on_signals` is in force: no further task begins.
+stop_requested = threading.Event()
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """Let SIGINT, SIGTERM and SIGUSR1 end a job between panels rather than in one.
+
+    The first signal stops further tasks and lets those under way end; a second SIGINT interrupts
+    as usual. For main programs: it changes the process's signal handlers while it is in force.
+    """
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    before = {number: signal.getsignal(number) for number in signals}
+
+    def stop(number: int, frame: Any) -> None:
+        log.warning("%s: ending after the panels under way", signal.Signals(number).name)
+        stop_requested.set()
+        signal.signal(signal.SIGINT, before[signal.SIGINT])
+
+    for number in signals:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        stop_requested.clear()
