@@ -115,6 +115,7 @@ def build_distances(
     if metric == "precomputed" or find_store(X) is not None:
         raise InputError("X is a matrix of distances already: use import_distances.")
     code = code_digest(metric)
+    params = storage.params_to_json(metric_params or {})
     arguments = Arguments(metric, metric_params, dtype, True, memory, progress, scheduler)
     with _prepared(X, arguments, target, overwrite) as job:
         assert isinstance(job.panels, PointPanels)
@@ -123,7 +124,7 @@ def build_distances(
         resolved = made.metric.params if isinstance(made.metric, PairwiseMetric) else {}
         description = {
             "metric": job.metric_name,
-            "metric_params": storage.params_to_json(metric_params or {}),
+            "metric_params": params,
             "metric_is_callable": callable(metric),
             "metric_code": code,
             "resolved_params": {} if callable(metric) else storage.params_to_json(resolved),

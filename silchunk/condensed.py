@@ -83,7 +83,7 @@ def condensed_rows(X: Any, scratch: Path, *, as_file: bool) -> CondensedRows | N
         import zarr
 
         with suppress(FileNotFoundError, ValueError, KeyError):
-            values = zarr.open_array(X, mode="r")
+            values = zarr.open_array(os.fspath(X), mode="r")
     elif isinstance(X, (list, tuple, range)) and len(X) and np.ndim(X[0]) == 0:
         values = np.asarray(X)
     if len(getattr(values, "shape", ())) != 1:

@@ -1,8 +1,8 @@
 """The metrics: one table from name to the class that fills tiles of distances.
 
 To add a metric of our own, write its kernel in ``kernels/distance.py``, a class with the
-interface of `Metric` in ``metric_kinds.py``, and its line in `CORE_METRICS`. Every other name that scikit-learn's
-``pairwise_distances`` knows, and any callable, goes through `PairwiseMetric`.
+interface of `Metric` in ``metric_kinds.py``, and its line in `CORE_METRICS`. Every other name that
+scikit-learn's ``pairwise_distances`` knows, and any callable, goes through `PairwiseMetric`.
 """
 
 from __future__ import annotations

@@ -220,6 +220,8 @@ def params_to_json(params: Mapping[str, Any]) -> dict[str, Any]:
             "strings, lists or arrays."
         )
 
+    if not isinstance(params, Mapping):
+        raise InputError(f"metric_params must be a dict; got {params!r}.")
     written: dict[str, Any] = json.loads(json.dumps(dict(params), default=plain))
     return written
 

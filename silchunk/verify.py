@@ -11,13 +11,12 @@ from silchunk import engine, journal, scan, storage, writing
 from silchunk.condensed import condensed_rows
 from silchunk.engine import Scheduler
 from silchunk.errors import StaleStoreError, UnsealedStoreError
-from silchunk.metric_kinds import PairwiseMetric
 from silchunk.metrics import make_metric
 from silchunk.plan import RUNTIME_BYTES, SCIKIT_LEARN_BYTES, plan_panels
 from silchunk.points import as_rows
 from silchunk.progress import Progress
 from silchunk.rows import DaskRows, RowSource, on_disk, scratch_folder
-from silchunk.symmetric import SymmetricPanels, UpperPanels, WholePanels
+from silchunk.symmetric import HalfPanels, UpperPanels, WholePanels, symmetric_panels
 
 
 @dataclass(frozen=True)
@@ -204,10 +203,9 @@ def _repair(
                     allow_missing=True,
                 )
                 metric = make_metric(header["metric"], params, frame, source, layout.dtype)
-                if isinstance(metric, PairwiseMetric):
-                    panels = WholePanels(source, metric, layout.dtype, job_plan.read_rows)
-                else:
-                    panels = SymmetricPanels(source, metric, layout.dtype, job_plan.read_rows)
+                panels = symmetric_panels(source, metric, layout.dtype, job_plan.read_rows)
+                if isinstance(panels, HalfPanels):
+                    panels = WholePanels(panels)
             else:
                 panels = UpperPanels(source, layout.dtype)
             writing.fill(

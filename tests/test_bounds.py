@@ -197,6 +197,12 @@ def test_several_sizes_are_one_call():
     assert np.array_equal(result.samples[:, :2], samples)
 
 
+def test_two_thousand_sizes_take_no_more_memory_than_one():
+    X = np.random.default_rng(0).random((4000, 2))
+    several = silhouette_upper_bound(X, min_cluster_size=range(1, 2001), memory="330MiB")
+    assert np.array_equal(several, silhouette_bounds(X).curve())
+
+
 def test_result_explains_itself():
     result = silhouette_bounds(oracles.X6)
     assert "6 points (euclidean distance)" in repr(result)

@@ -213,6 +213,90 @@ def test_errors_come_back_from_workers(client):
     assert results(double, executor(client)) == [(i, 2 * i + 1) for i in range(50)]
 
 
+class SlowRead:
+    """A read that takes its time, once for every panel that a worker works on."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __call__(self, start, stop):
+        import os
+        import time
+
+        (self.folder / f"{os.getpid()}-{start}").touch()
+        time.sleep(0.2)
+        return start
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_workers_that_are_killed_are_survived(tmp_path, monkeypatch):
+    """Both what is computed and what waits for the driver is lost with a worker."""
+    import os
+    import signal
+
+    from distributed import Client, LocalCluster
+
+    whole = silhouette_bounds(X)
+    D = silchunk.build_distances(X, tmp_path / "undisturbed.zarr")
+    monkeypatch.setattr(engine, "POLL_SECONDS", 0.5)
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 20}),
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        ended = threading.Event()
+
+        def kill():
+            for _ in range(4):
+                if ended.wait(0.7):
+                    return
+                pids = [w.pid for w in cluster.workers.values() if w.pid]
+                if pids:
+                    os.kill(pids[0], signal.SIGKILL)
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            got = []
+            map_panels(
+                SlowRead(tmp_path), PANELS, lambda i, r: got.append(r), where=executor(client)
+            )
+            assert got == list(range(50))
+            assert same(silhouette_bounds(X, scheduler=client), whole)
+            other = silchunk.build_distances(X, tmp_path / "d.zarr", scheduler=client)
+        finally:
+            ended.set()
+            killer.join()
+        assert np.array_equal(other.rows(0, 1500), D.rows(0, 1500))
+        assert len(list(tmp_path.glob("*-*"))) >= 50
+
+
+@pytest.mark.cluster
+def test_dask_arrays_of_the_client_are_computed_there(client):
+    array = client.persist(da.from_array(X, chunks=(400, 9)))
+    assert same(silhouette_bounds(array, scheduler=client), silhouette_bounds(X))
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_closed_client_is_an_error():
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(
+        n_workers=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", threads_per_worker=1
+    ) as cluster:
+        client = Client(cluster, set_as_default=False)
+        client.close()
+        with pytest.raises(ClusterError, match="client is closed"):
+            executor(client)
+
+
 @pytest.mark.cluster
 @pytest.mark.slow
 def test_a_cluster_that_loses_its_workers_does_not_hang(monkeypatch):

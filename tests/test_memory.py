@@ -55,6 +55,61 @@ def points(tmp_path_factory):
     return folder
 
 
+STORE = """
+import json, sys
+import silchunk
+from silchunk import plan
+job, source, memory = sys.argv[1:4]
+planned = []
+made = plan.plan_panels
+plan.plan_panels = lambda **options: planned.append(made(**options)) or planned[-1]
+options = {"memory": memory, **json.loads(sys.argv[4])}
+if job == "build":
+    D = silchunk.build_distances(source, "d.zarr", overwrite=True, **options)
+elif job == "import":
+    D = silchunk.import_distances(source, "d.zarr", overwrite=True, **options)
+else:
+    D = silchunk.silhouette_upper_bound(source, **options)
+lines = open("/proc/self/status").read().splitlines()
+peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+print(json.dumps([peak, max(p.peak_bytes for p in planned), planned[0].budget_bytes]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("job", "source", "memory", "options"),
+    [
+        ("build", "long.npy", "300MiB", {}),
+        ("build", "long.npy", "512MiB", {"dtype": "float64", "keep_bits": 10}),
+        ("build", "small.npy", "512MiB", {"metric": "canberra"}),
+        ("build", "long.zarr", "320MiB", {"metric": "manhattan"}),
+        ("import", "matrix.npy", "300MiB", {}),
+        ("bound", "d.zarr", "300MiB", {}),
+    ],
+)
+def test_stores_keep_to_their_plans(job, source, memory, options, points):
+    done = subprocess.run(
+        [sys.executable, "-c", STORE, job, source, memory, json.dumps(options)],
+        cwd=points,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    peak, planned, budget = json.loads(done.stdout)
+    assert peak <= planned <= budget
+    assert planned <= 2 * peak
+
+
+@pytest.mark.slow
+def test_compiling_for_the_first_time_keeps_to_the_plan(points, tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    peak, planned, *_ = measure(points / "small.npy")
+    assert peak <= planned
+    assert list(tmp_path.rglob("*.nbi")), "the kernels were compiled anew"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "options"),

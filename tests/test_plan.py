@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,13 +120,15 @@ def test_bytes_for_people_round_up(count, text):
 
 @pytest.mark.parametrize(
     ("memory", "count"),
-    [("1GiB", 1 << 30), ("512 MiB", 512 << 20), ("1GB", 10**9), (12345, 12345)],
+    [("1GiB", 1 << 30), ("512 MiB", 512 << 20), ("1GB", 10**9), (12345, 12345), (np.int64(7), 7)],
 )
 def test_budgets(memory, count):
     assert byte_budget(memory, executor("threads")) == count
 
 
-@pytest.mark.parametrize("memory", ["lots", "-1GiB", 0, -5, [1]])
+@pytest.mark.parametrize(
+    "memory", ["lots", "", "GiB", "-1GiB", 0, -5, [1], True, float("inf"), 1e9]
+)
 def test_wrong_budgets(memory):
     with pytest.raises(InputError, match="memory must be"):
         byte_budget(memory, executor("threads"))

@@ -16,6 +16,7 @@ from silchunk import (
     InputNotFoundError,
     InputTypeError,
     LooksPrecomputedWarning,
+    OverBudgetError,
     silhouette_upper_bound,
     silhouette_upper_bound_samples,
 )
@@ -192,6 +193,21 @@ def test_a_matrix_passed_as_points():
         silhouette_upper_bound(D)
     D[0, 1] = 7  # square, but not symmetric: points after all
     silhouette_upper_bound(D)
+
+
+def test_dask_arrays_are_planned_before_they_are_computed():
+    def never(block):
+        raise AssertionError("computed before the plan was made")
+
+    array = da.zeros((500_000, 2), chunks=(10_000, 2)).map_blocks(never, dtype=float)
+    with pytest.raises(OverBudgetError, match="500,000 points need at least"):
+        silhouette_upper_bound(array, memory="230MiB")
+    with pytest.raises(InputError, match="min_cluster_size"):
+        silhouette_upper_bound(array[:1000], min_cluster_size=501)
+    with pytest.raises(OverBudgetError, match="blocks of the Dask array X have up to"):
+        silhouette_upper_bound(
+            da.zeros((4_000, 20_000), chunks=(4_000, 20_000)), memory="4GiB", dtype="float32"
+        )
 
 
 def test_no_temporary_file_is_left(tmp_path):

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import subprocess
+import sys
+from functools import partial
 from types import SimpleNamespace
 
 import dask.array as da
+import hypothesis
 import numpy as np
 import oracles
 import pytest
 import scipy.spatial.distance as ssd
 import zarr
+from hypothesis import strategies as st
 from test_distances import EXACT, NAMES, TOLERANCE, hard_points
 
 import silchunk
@@ -474,6 +479,193 @@ def test_bounds_from_rounded_stores_are_still_bounds(tmp_path, keep_bits, seed):
 def test_wrong_bits(path, keep_bits, message):
     with pytest.raises(InputError, match=message):
         build_distances(X, path, keep_bits=keep_bits)
+
+
+def test_rounding_travels_with_the_matrix(path, tmp_path):
+    D = build_distances(X, path, keep_bits=2)
+    bound = silhouette_upper_bound(D)
+    local = zarr.storage.LocalStore(path)
+    for given in (local, zarr.open_array(local, mode="r"), f"file://{path}"):
+        assert silhouette_upper_bound(given, metric="precomputed") == bound
+    copied = import_distances(D, tmp_path / "copy.zarr")
+    assert copied.relative_error == D.relative_error
+    assert silhouette_upper_bound(copied) == bound
+    twice = import_distances(path, tmp_path / "twice.zarr", keep_bits=4)
+    assert twice.relative_error == pytest.approx((1 + 2**-3) * (1 + 2**-5) - 1)
+    wide = silhouette_upper_bound(D, dtype="float64")
+    assert wide == pytest.approx(bound, abs=1e-12)
+
+
+def test_a_store_is_not_replaced_by_itself(path):
+    D = build_distances(X, path)
+    local = zarr.storage.LocalStore(path)
+    for given in (D, path, local, zarr.open_array(local, mode="r"), f"file://{path}"):
+        with pytest.raises(InputError, match="cannot be made from itself"):
+            import_distances(given, path, overwrite=True)
+    assert D.verify().ok
+
+
+def test_an_overwrite_without_room_keeps_the_old_store(path, monkeypatch):
+    import shutil
+
+    D = build_distances(X, path)
+    usage = shutil.disk_usage(path.parent)
+    monkeypatch.setattr(shutil, "disk_usage", lambda p: usage._replace(free=0))
+    with pytest.raises(DiskFullError, match="will take about"):
+        build_distances(X, path, dtype="float64", overwrite=True)
+    monkeypatch.undo()
+    assert D.verify().ok
+
+
+def test_an_overwrite_that_was_cut_off_goes_on(path):
+    build_distances(X[::-1], path)
+
+    def kill(done, total):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_distances(X, path, overwrite=True, progress=kill, scheduler="sync")
+    steps = []
+    build_distances(X, path, overwrite=True, progress=lambda *step: steps.append(step))
+    assert steps[2:] == [(1, 3), (2, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("name", ["c/0/0.mine", "c/0/mine", "halves/mine.npy", "mine", "c/mine/0"])
+def test_sentinels_inside_a_store_survive(path, name):
+    build_distances(X, path)
+    (path / name).parent.mkdir(parents=True, exist_ok=True)
+    (path / name).write_text("mine")
+    with pytest.raises(ForeignStoreError, match="which silchunk did not make"):
+        build_distances(X, path, metric="canberra", overwrite=True)
+    assert (path / name).read_text() == "mine"
+
+
+class Scaled:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def measure(self, x, y):
+        return float(self.factor * np.abs(x - y).sum())
+
+    __call__ = measure
+
+
+def weighted(weights):
+    return lambda x, y: float((weights * np.abs(x - y)).sum())
+
+
+def with_keyword(x, y, *, factor=1.0):
+    return float(factor * np.abs(x - y).sum())
+
+
+def long_weights(middle):
+    weights = np.ones(2000)
+    weights[1000] = middle
+    return weights
+
+
+PAIRS = {
+    "bound method": (Scaled(1).measure, Scaled(7).measure),
+    "callable object": (Scaled(1), Scaled(7)),
+    "closure over an array": (weighted(long_weights(1)), weighted(long_weights(9))),
+    "partial": (partial(with_keyword, factor=1.0), partial(with_keyword, factor=2.0)),
+}
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+@pytest.mark.filterwarnings("ignore::silchunk.SlowMetricWarning")  # not what is tested here
+def test_callables_are_known_by_what_they_do(path, kind):
+    one, other = PAIRS[kind]
+    wide = np.random.default_rng(0).random((6, 2000))
+    build_distances(wide, path, metric=one)
+    build_distances(wide, path, metric=one)
+    with pytest.raises(StaleStoreError, match="the code of the metric"):
+        build_distances(wide, path, metric=other)
+
+
+def test_callables_are_known_in_another_process(path):
+    code = (
+        "import sys, warnings, numpy as np; from functools import partial\n"
+        "from silchunk import provenance\n"
+        "def f(x, y, *, p=1): return max(abs(a - b) for a, b in zip(x, y)) * p\n"
+        "class C:\n"
+        "    def __call__(self, x, y): return (lambda v: v)(f(x, y))\n"
+        "print(provenance.code_digest(partial(f, p=2)), provenance.code_digest(C()))\n"
+    )
+    run = [sys.executable, "-c", code]
+    first, second = (subprocess.run(run, capture_output=True, check=True).stdout for _ in "12")
+    assert first == second
+
+
+def test_metric_params_of_any_kind(path, tmp_path):
+    for i, w in enumerate([(1.0, 2, 3, 4, 5), np.arange(1, 6), [np.int64(1)] * 5]):
+        place = tmp_path / str(i)
+        for _ in range(2):
+            D = build_distances(X, place, metric="minkowski", metric_params={"w": w, "p": 3})
+        flip = place / "c/1/0"
+        flip.write_bytes(flip.read_bytes()[:-1])
+        assert D.verify(repair=True).ok
+    with pytest.raises(StaleStoreError, match="metric_params was"):
+        build_distances(X, place, metric="minkowski", metric_params={"w": np.ones(5) * 2, "p": 3})
+    with pytest.raises(InputError, match="cannot be recorded in the store"):
+        build_distances(X, path, metric="minkowski", metric_params={"p": 3, "w": object()})
+    with pytest.raises(InputError, match="metric_params must be a dict"):
+        build_distances(X, path, metric_params=[1])
+
+
+def test_values_next_to_the_largest_are_not_rounded_beyond_it(path):
+    big = np.array([[0.0], [3.4e38]], np.float32)
+    matrix = whole(build_distances(big, path, keep_bits=1))
+    assert np.isfinite(matrix).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_is_never_sealed(path, bad):
+    matrix = MATRIX.copy()
+    matrix[3, 200] = matrix[200, 3] = bad
+    with pytest.raises(InputError, match=r"at \[(3, 200|200, 3)\]"):
+        import_distances(matrix, path, validate=False)
+    with pytest.raises(InputError, match=r"at \[(3, 200|200, 3)\]"):
+        silhouette_upper_bound(matrix, metric="precomputed", validate=False)
+    with pytest.raises(UnsealedStoreError):
+        open_distances(path)
+
+
+@pytest.mark.parametrize("kind", [list, lambda v: zarr_path(v), lambda v: unknown(v)])
+def test_condensed_in_every_form(path, kind):
+    assert np.array_equal(whole(import_distances(kind(CONDENSED), path)), MATRIX)
+
+
+def zarr_path(values):
+    import tempfile
+
+    folder = tempfile.mkdtemp()
+    zarr.create_array(f"{folder}/condensed.zarr", data=values)
+    return f"{folder}/condensed.zarr"
+
+
+def unknown(values):
+    array = da.from_array(values, chunks=10_000)
+    return array[array >= 0]
+
+
+def test_a_distance_matrix_stands_for_its_path(path, tmp_path):
+    D = build_distances(X, store=path)
+    assert hash(D) == hash(open_distances(D))
+    assert open_distances(D) == D
+    assert silchunk.verify_distances(D).ok
+    export_distances(D, tmp_path / "m.npy")
+    assert np.array_equal(D.rows(0, 2, slice(0, 10, 2)), np.load(tmp_path / "m.npy")[:2, 0:10:2])
+
+
+@hypothesis.given(
+    st.integers(2, 10_000_000), st.sampled_from([64, 256, 4096]), st.sampled_from(["f4", "f8"])
+)
+def test_tiles_are_far_below_what_blosc_takes(n, panel_rows, dtype):
+    layout = storage.Layout(n, np.dtype(dtype), panel_rows)
+    assert panel_rows * layout.chunk_columns * layout.dtype.itemsize < 1 << 28
+    assert 0 <= layout.shard_shape[1] - n < layout.chunk_columns
 
 
 def test_an_unsealed_store_is_refused_and_gone_on_with(path):

@@ -19,11 +19,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from silchunk import (
     DamagedStoreError,
+    OverBudgetError,
     StaleStoreError,
     StoreError,
     UnsealedStoreError,
     build_distances,
     import_distances,
+    metric_kinds,
     open_distances,
     plan,
     silhouette_upper_bound,
@@ -149,6 +151,7 @@ METADATA_DAMAGE = {
     "journal seal flipped": lambda p: flip(p / "silchunk-journal.jsonl", -30),
     "journal lines swapped": swap_journal_lines,
     "journal appended to": append_to_journal,
+    "journal deleted": lambda p: (p / "silchunk-journal.jsonl").unlink(),
     "points flipped": lambda p: flip(p / "points.npy"),
     "points deleted": lambda p: (p / "points.npy").unlink(),
 }
@@ -226,6 +229,43 @@ def test_repair_says_what_it_cannot_do(path, tmp_path, monkeypatch):
 
 def manhattan(x, y):
     return float(np.abs(x - y).sum())
+
+
+def test_one_panel_of_a_slow_metric_is_repaired_alone(path, monkeypatch):
+    D = build_distances(X, path, metric="canberra", dtype="float64")
+    whole = content(path)
+    flip(shards(path)[2])
+    measured = []
+    fill = metric_kinds.PairwiseMetric.fill
+
+    def counted(self, rows, columns, scratch, panel, first):
+        measured.append(len(rows.source) * len(columns.source))
+        fill(self, rows, columns, scratch, panel, first)
+
+    monkeypatch.setattr(metric_kinds.PairwiseMetric, "fill", counted)
+    assert D.verify(repair=True).damaged == (2,)
+    assert content(path) == whole
+    assert sum(measured) <= 64 * 300 + 64 * 64
+
+
+def test_a_repair_that_was_cut_off_can_be_run_again(path):
+    D = build_distances(X, path)
+    whole = content(path)
+    for i in (1, 2, 4):
+        flip(shards(path)[i])
+
+    def stop(done, total):
+        if total == 3 and done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        D.verify(repair=True, progress=stop, scheduler="sync")
+    with pytest.raises(OverBudgetError):
+        D.verify(repair=True, memory="1MiB")
+    assert D.rows(0, 64).shape == (64, 300), "what is whole can still be read"
+    assert set(D.verify().damaged) <= {1, 2, 4}
+    assert D.verify(repair=True).ok
+    assert content(path) == whole
 
 
 @pytest.mark.filterwarnings("ignore::silchunk.SlowMetricWarning")  # not what is tested here
