@@ -80,8 +80,9 @@ class BoundResult:
         InputError
             If m is not in 1 … n/2: two clusters are the fewest there can be.
         """
-        (size,) = checked_sizes(m, self.n)
-        return float(self._curve[size - 1])
+        if np.ndim(m) != 0:
+            raise InputError(f"at() takes one size; got {m!r}. curve() has all of them.")
+        return float(self._curve[checked_sizes(m, self.n)[0] - 1])
 
     def curve(self) -> Vector:
         """Array of shape (n // 2,) whose entry m - 1 is ``at(m)``; it never increases."""

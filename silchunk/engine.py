@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dask
@@ -26,6 +25,7 @@ import dask.utils
 from silchunk import buffers, machine
 from silchunk.blas import one_blas_thread
 from silchunk.errors import ClusterError, InputError, SilchunkError, StoppedError
+from silchunk.inbox import Consume, Inbox
 from silchunk.progress import Progress, reporting
 from silchunk.stopping import stop_requested
 
@@ -39,7 +39,6 @@ log = logging.getLogger("silchunk")
 
 PanelRange = tuple[int, int]
 Task = Callable[[int, int], Any]
-Consume = Callable[[int, Any], None]
 
 # Reads that failed are tried again this often; nothing else is worth repeating.
 READ_RETRIES = 2
@@ -140,13 +139,15 @@ def _workers(client: Client) -> dict[str, Any]:
     return workers
 
 
-def byte_budget(memory: int | str | None, where: Executor) -> int:
+def byte_budget(memory: int | float | str | None, where: Executor) -> int:
     """Bytes from ``memory``: a count, a string such as ``"512MiB"``, or None for a default share
     of what a process may use there."""
     if memory is None:
         return machine.default_budget(where.memory_bytes)
     count = 0
-    if not isinstance(memory, (bool, str)):
+    if isinstance(memory, float):
+        count = int(memory) if memory.is_integer() else 0
+    elif not isinstance(memory, (bool, str)):
         with suppress(TypeError):
             count = operator.index(memory)
     elif isinstance(memory, str) and any(letter.isdigit() for letter in memory):
@@ -205,7 +206,7 @@ def map_panels(
     attempt = _Attempt(task)
     running = min(concurrency or where.concurrency, where.concurrency)
     with reporting(progress, label) as advance:
-        inbox = _Inbox(consume, len(panels), advance, ordered)
+        inbox = Inbox(consume, len(panels), advance, ordered)
         if where.client is None:
             try:
                 _run_locally(attempt, panels, inbox, where.scheduler, running)
@@ -217,37 +218,9 @@ def map_panels(
             where.client.run(buffers.drop, on_error="ignore")
     if inbox.done < len(panels):
         raise StoppedError(
-            f"stopped as asked after {inbox.done:,} of {len(panels):,} {label}; what is done is "
-            "recorded where the job keeps a record. Run the same again to go on."
+            f"stopped as asked after {inbox.done:,} of {len(panels):,} panels that were to do; "
+            "what is done is kept. Run the same again to go on."
         )
-
-
-class _Inbox:
-    """Passes results on; if in order, one that comes early waits for those before it."""
-
-    def __init__(
-        self, consume: Consume, total: int, advance: Callable[[int, int], None], ordered: bool
-    ) -> None:
-        self.consume = consume
-        self.total = total
-        self.advance = advance
-        self.ordered = ordered
-        self.waiting: dict[int, Any] = {}
-        self.next = 0
-        self.done = 0
-        self.lock = threading.Lock()
-
-    def put(self, index: int, result: Any) -> None:
-        with self.lock:
-            if self.ordered:
-                self.waiting[index] = result
-                while self.next in self.waiting:
-                    self.consume(self.next, self.waiting.pop(self.next))
-                    self.next += 1
-            else:
-                self.consume(index, result)
-            self.done += 1
-            self.advance(self.done, self.total)
 
 
 class _Attempt:
@@ -271,14 +244,25 @@ class _Attempt:
 
 
 def _run_locally(
-    attempt: _Attempt, panels: Sequence[PanelRange], inbox: _Inbox, scheduler: str, running: int
+    attempt: _Attempt, panels: Sequence[PanelRange], inbox: Inbox, scheduler: str, running: int
 ) -> None:
-    def step(index: int) -> None:
-        # The result goes to the inbox, not to Dask: Dask would hold all of them to the end.
-        if not stop_requested.is_set():
-            inbox.put(index, attempt(panels[index]))
+    left = iter(range(len(panels)))
 
-    steps = [dask.delayed(step, pure=False)(index) for index in range(len(panels))]
+    def step(_: int) -> None:
+        # Dask runs independent tasks in any order: each takes the next panel, not its own.
+        with lock:
+            index = next(left)
+        try:
+            inbox.wait_for_room(index, running)
+            # The result goes to the inbox, not to Dask: Dask would hold all of them to the end.
+            if not (stop_requested.is_set() or inbox.failed):
+                inbox.put(index, attempt(panels[index]))
+        except BaseException:
+            inbox.fail()
+            raise
+
+    lock = threading.Lock()
+    steps = [dask.delayed(step, pure=False)(number) for number in range(len(panels))]
     # Held around the whole run: tasks that overlap would otherwise set and reset it by turns.
     with one_blas_thread():
         # Dask's functions rather than their names: to look up a name, Dask imports distributed.
@@ -289,22 +273,28 @@ def _run_locally(
 def _run_on_cluster(
     attempt: _Attempt,
     panels: Sequence[PanelRange],
-    inbox: _Inbox,
+    inbox: Inbox,
     client: Client,
     running: int,
     task_bytes: int,
 ) -> None:
     import distributed
 
-    left = iter(range(len(panels)))
+    sent = 0
     flying: dict[Future, int] = {}
     last_sign_of_life = time.monotonic()
     try:
         while True:
             threads = sum(min(running, w["nthreads"]) for w in _workers(client).values())
-            room = 0 if stop_requested.is_set() else SENT_AHEAD * max(threads, 1) - len(flying)
-            for index in islice(left, max(0, room)):
-                flying[client.submit(attempt, panels[index], pure=False)] = index
+            at_once = max(threads, 1)
+            while (
+                sent < len(panels)
+                and len(flying) < SENT_AHEAD * at_once
+                and inbox.has_room(sent, at_once)
+                and not stop_requested.is_set()
+            ):
+                flying[client.submit(attempt, panels[sent], pure=False)] = sent
+                sent += 1
             if not flying:
                 return
             try:

@@ -87,7 +87,8 @@ def known_names() -> list[str]:
     from sklearn.metrics.pairwise import _VALID_METRICS
 
     names = {*_VALID_METRICS, *CORE_METRICS, *ALIASES, *SCIPY_METRICS}
-    return sorted(names - {"precomputed"})
+    # Names that scikit-learn lists and scipy has dropped.
+    return sorted(names - {"precomputed", "matching", "wminkowski"})
 
 
 def canonical_name(metric: str | Callable[..., float]) -> str:

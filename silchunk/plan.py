@@ -77,9 +77,9 @@ class Plan:
         """The plan as (name, value) pairs for people."""
         return [
             ("distances", f"{self.n:,} x {self.n:,}, {self.itemsize} bytes each"),
-            ("panels", f"{self.n_panels:,} tasks of {self.panel_rows:,} rows"),
+            ("panels", f"{self.n_panels:,} of {self.panel_rows:,} rows, one task each"),
             ("panel size", format_bytes(self.panel_bytes)),
-            ("at once", f"{self.concurrency} tasks in each process"),
+            ("at once", f"{self.concurrency} in each process"),
             ("one task", format_bytes(self.task_bytes)),
             ("held throughout", format_bytes(self.resident_bytes)),
             ("runtime", f"{format_bytes(self.runtime_bytes)} (interpreter and libraries)"),

@@ -78,12 +78,14 @@ def _open_path(path: str, name: str) -> RowSource:
     if not path.endswith(".npy"):
         raise InputTypeError(
             f"{name}: {path!r} is of a kind that silchunk does not read; it reads .npy files and "
-            "Zarr arrays (a folder, a path into a group, or a .zip)."
+            "Zarr arrays (a folder, a path into a group, or a .zip). To convert a CSV file: "
+            'numpy.save("x.npy", numpy.loadtxt("x.csv", delimiter=",", skiprows=1)).'
         )
     try:
         mapped = map_npy(path)
     except ValueError as error:
-        raise InputError(f"{name}: {path!r} is not a readable .npy file: {error}") from error
+        reason = "it holds Python objects" if "pickle" in str(error) else error
+        raise InputError(f"{name}: {path!r} is not a readable .npy file: {reason}") from error
     _check_two_dimensional(mapped.shape, name)
     return NpyRows(os.path.abspath(path), (mapped.shape[0], mapped.shape[1]), mapped.dtype)
 

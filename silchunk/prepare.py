@@ -18,6 +18,7 @@ from silchunk import engine, metric_kinds, metrics, plan, precomputed, scan
 from silchunk.distances import DistanceMatrix, find_store
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError, SilchunkWarning
+from silchunk.inbox import Consume
 from silchunk.panels import MatrixPanels, PanelSource, PointPanels
 from silchunk.points import as_rows
 from silchunk.progress import Progress
@@ -60,7 +61,7 @@ class Job:
     def map(
         self,
         task: engine.Task,
-        consume: engine.Consume,
+        consume: Consume,
         label: str,
         panels: Sequence[engine.PanelRange] | None = None,
     ) -> None:

@@ -50,7 +50,9 @@ class Verification:
         if not self.faults:
             return f"{self.path}: all {self.n_panels:,} panels are as they were written."
         ending = "All is mended." if self.repaired else "Nothing was changed."
-        return "\n".join([f"{self.path}: {len(self.faults)} faults", *self.faults, ending])
+        count = "1 fault" if len(self.faults) == 1 else f"{len(self.faults)} faults"
+        found = f"{self.path}: {count}" + (" found" if self.repaired else "")
+        return "\n".join([found, *self.faults, ending])
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,9 @@ def verify_distances(
     records = storage.read_journal(folder)
     header = storage.header_of(records)
     layout = storage.layout_of(header)
-    metadata_faults = [f"{records.path} is damaged in line {n}." for n in records.damaged_lines]
+    metadata_faults = [
+        f"{records.path} is missing or damaged in line {n}." for n in records.damaged_lines
+    ]
     if not records.sealed and not metadata_faults:
         raise UnsealedStoreError(
             f"{folder} has {len(records.panels):,} of {layout.n_panels:,} panels: its build was "

@@ -14,7 +14,7 @@ ROOT = Path(silchunk.__file__).parent
 # A module may import from the levels above its own line, never from its own or below.
 LEVELS = [
     {"errors"},
-    {"plan", "progress", "machine", "sums", "buffers", "blas", "rows", "journal", "shard"},
+    {"plan", "progress", "machine", "sums", "buffers", "blas", "rows", "journal", "shard", "inbox"},
     {"stopping", "points", "disk"},
     {"kernels.distance", "kernels.bound", "condensed", "storage"},
     {"metric_kinds", "engine", "bound_result"},

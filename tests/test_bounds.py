@@ -216,6 +216,8 @@ def test_result_explains_itself():
         result.wcre(31)
     with pytest.raises(InputError, match="from 1 to n/2 = 3"):
         result.at(4)
+    with pytest.raises(InputError, match="at.. takes one size"):
+        result.at([1, 2])
     before = result.curve()
     before[:] = 0
     assert result.asw > 0

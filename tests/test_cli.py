@@ -49,6 +49,41 @@ def test_bound(source):
     assert f"20 or more points: average silhouette width <= {bounds.at(20):.6f}" in result.stdout
     assert f"reaches {100 * 0.2 / bounds.at(20):.1f}% of that" in result.stdout
     assert result.stderr == ""
+    above = run("bound", source, "-m", 1, "-m", 60, "--asw", bounds.at(1) - 1e-9)
+    assert "is above that: it cannot be the score of such a clustering" in above.stdout
+
+
+def test_a_score_that_cannot_be_loses_nothing(source, tmp_path):
+    result = run("bound", source, "--asw", 0.99, "--curve", "curve.csv", code=BAD_INPUT)
+    assert "average silhouette width <=" in result.stdout
+    assert "above the upper bound" in result.stderr
+    assert (tmp_path / "curve.csv").exists()
+    assert "wrote curve.csv" in result.stderr
+
+
+def test_parameters_of_metrics(source):
+    facts = json.loads(
+        run("bound", source, "--metric", "minkowski", "--param", "p=3", "--json").stdout
+    )
+    expected = silchunk.silhouette_upper_bound(X, metric="minkowski", metric_params={"p": 3})
+    assert facts["bounds"][0]["upper_bound"] == expected
+    bad = run("bound", source, "--metric", "minkowski", "--param", "p", code=BAD_INPUT)
+    assert "--param takes NAME=VALUE" in bad.stderr
+
+
+def test_remedies_are_options(source):
+    over = run("bound", source, "--memory", "1MiB", code=OVER_BUDGET).stderr
+    assert "Raise --memory to" in over
+    assert "--dtype float32" in over
+    run("distances", source, "d.zarr")
+    stale = run("distances", source, "d.zarr", "--metric", "l1", code=BAD_INPUT)
+    assert "Pass --overwrite" in stale.stderr
+    square = np.ones((3, 3)) - np.eye(3)
+    square[0, 1] = 2
+    np.save("skewed.npy", square)
+    skewed = run("bound", "skewed.npy", "--metric", "precomputed", code=BAD_INPUT)
+    assert "pass --no-validate" in skewed.stderr
+    run("bound", "skewed.npy", "--metric", "precomputed", "--no-validate")
 
 
 def test_json(source):
@@ -97,9 +132,9 @@ def test_estimate(source):
         (["bound", "x.npy", "-m", "61"], BAD_INPUT, "from 1 to n/2 = 60"),
         (["bound", "x.npy", "--memory", "much"], BAD_INPUT, "memory must be"),
         (["bound", "x.npy", "--dtype", "int8"], BAD_INPUT, "dtype must be"),
-        (["bound", "x.npy", "--asw", "0.99"], BAD_INPUT, "above the upper bound"),
+        (["bound", "x.npy", "--asw", "2"], 2, "range"),
         (["bound", "x.npy", "--metric", "precomputed"], BAD_INPUT, "must be a square"),
-        (["bound", "x.npy", "--memory", "1MiB"], OVER_BUDGET, "Raise memory= to"),
+        (["bound", "x.npy", "--memory", "1MiB"], OVER_BUDGET, "Raise --memory to"),
         (["estimate", "x.npy", "--memory", "1MiB"], OVER_BUDGET, "120 points need at least"),
         (["bound"], 2, "Missing argument 'SRC'"),
         (["bond"], 2, "Did you mean 'bound'"),
@@ -115,7 +150,7 @@ def test_mistakes(source, arguments, code, message):
 def test_warnings_are_one_line(source):
     np.save("square.npy", np.abs(np.arange(5.0)[:, None] - np.arange(5.0)))
     result = run("bound", "square.npy")
-    assert result.stderr.startswith("warning: X is square, symmetric")
+    assert result.stderr.startswith("warning: SRC is square, symmetric")
 
 
 def test_demo():
@@ -136,7 +171,7 @@ def test_version_and_help():
 def test_distance_stores(source, tmp_path):
     made = run("distances", source, "d.zarr", "--metric", "manhattan")
     assert "120 x 120 manhattan distances, float32" in made.stdout
-    assert "by silchunk" in made.stdout
+    assert "this run took" in made.stdout
     assert "120 x 120 manhattan" in run("info", "d.zarr").stdout
     facts = json.loads(run("info", "d.zarr", "--json").stdout)
     assert facts["metric"] == "manhattan"

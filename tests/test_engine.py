@@ -13,7 +13,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import silchunk
-from silchunk import ClusterError, InputError, engine, progress, silhouette_bounds
+from silchunk import ClusterError, InputError, engine, inbox, progress, silhouette_bounds
 from silchunk.engine import executor, map_panels
 from silchunk.sums import AlignedSum, Node
 
@@ -33,6 +33,39 @@ def double(start, stop):
 @pytest.mark.parametrize("scheduler", ["threads", "synchronous", "sync", "single-threaded"])
 def test_results_come_in_order(scheduler):
     assert results(double, executor(scheduler)) == [(i, 2 * i + 1) for i in range(50)]
+
+
+@pytest.mark.parametrize("slow", [0, 7])
+def test_results_that_come_early_are_few(slow, monkeypatch):
+    most = 0
+    put = inbox.Inbox.put
+
+    def watched(self, index, result):
+        nonlocal most
+        put(self, index, result)
+        most = max(most, len(self.waiting))
+
+    def task(start, stop):
+        threading.Event().wait(0.3 if start == slow else 0.001)
+        return start
+
+    monkeypatch.setattr(inbox.Inbox, "put", watched)
+    panels = [(i, i + 1) for i in range(400)]
+    seen = []
+    with dask.config.set(num_workers=3):
+        map_panels(task, panels, lambda i, r: seen.append(r), where=executor("threads"))
+    assert seen == list(range(400))
+    assert 0 < most <= inbox.LOOK_AHEAD * 3
+
+
+def test_a_failure_wakes_those_who_wait():
+    def task(start, stop):
+        threading.Event().wait(0.2 if start == 0 else 0.001)
+        if start == 0:
+            raise InputError("the first panel is bad")
+
+    with dask.config.set(num_workers=3), pytest.raises(InputError, match="the first panel is bad"):
+        results(task, executor("threads"))
 
 
 def test_tasks_at_once_are_bounded():

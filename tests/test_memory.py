@@ -42,6 +42,7 @@ def points(tmp_path_factory):
         ("small", 500, 4, "f8"),
         ("long", 12_000, 8, "f4"),
         ("wide", 3_000, 1_000, "f8"),
+        ("longer", 40_000, 2, "f4"),
     ):
         np.save(folder / f"{name}.npy", rng.standard_normal((n, d)).astype(dtype))
     D = rng.random((4_000, 4_000), dtype=np.float32)
@@ -117,6 +118,7 @@ def test_compiling_for_the_first_time_keeps_to_the_plan(points, tmp_path, monkey
         ("small.npy", {}),
         ("small.npy", {"metric": "canberra"}),
         ("long.npy", {}),
+        ("longer.npy", {"memory": "256MiB"}),
         ("long.npy", {"memory": "256MiB"}),
         ("long.npy", {"memory": "280MiB", "metric": "manhattan"}),
         ("long.zarr", {"memory": "256MiB"}),

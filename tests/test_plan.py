@@ -98,7 +98,7 @@ def test_a_plan_prints():
     )
     text = str(plan)
     assert "40,000 x 40,000" in text
-    assert "157 tasks of 256 rows" in text
+    assert "157 of 256 rows, one task each" in text
     assert f"runtime           {format_bytes(RUNTIME_BYTES)}" in text
 
 
@@ -120,14 +120,21 @@ def test_bytes_for_people_round_up(count, text):
 
 @pytest.mark.parametrize(
     ("memory", "count"),
-    [("1GiB", 1 << 30), ("512 MiB", 512 << 20), ("1GB", 10**9), (12345, 12345), (np.int64(7), 7)],
+    [
+        ("1GiB", 1 << 30),
+        ("512 MiB", 512 << 20),
+        ("1GB", 10**9),
+        (12345, 12345),
+        (np.int64(7), 7),
+        (1e9, 10**9),
+    ],
 )
 def test_budgets(memory, count):
     assert byte_budget(memory, executor("threads")) == count
 
 
 @pytest.mark.parametrize(
-    "memory", ["lots", "", "GiB", "-1GiB", 0, -5, [1], True, float("inf"), 1e9]
+    "memory", ["lots", "", "GiB", "-1GiB", 0, -5, [1], True, float("inf"), 1.5]
 )
 def test_wrong_budgets(memory):
     with pytest.raises(InputError, match="memory must be"):

@@ -510,7 +510,7 @@ def test_signals_pause_a_build(tmp_path):
             check=True,
             timeout=120,
         )
-        assert "stopped as asked after 2 of 5 distances" in done.stdout
+        assert "stopped as asked after 2 of 5 panels" in done.stdout
         with pytest.raises(UnsealedStoreError, match="2 of 5 panels"):
             open_distances(tmp_path / "d.zarr")
         assert build_distances(X, tmp_path / "d.zarr").verify().ok

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import silchunk
 from silchunk.errors import (
     DamagedStoreError,
     DiskFullError,
+    InputError,
     OutputExistsError,
     OverBudgetError,
     SilchunkError,
@@ -61,6 +63,9 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
             warnings.simplefilter("always", SilchunkWarning)
             try:
                 command(*args, **kwargs)
+            except BrokenPipeError:
+                # Whoever read the output has seen enough; nothing more can be told them.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             except KeyboardInterrupt:
                 _fail("stopped; nothing was written.", STOPPED)
             except (SilchunkError, OSError) as error:
@@ -79,9 +84,49 @@ def _exit_code(error: Exception) -> int:
     return BAD_INPUT if wrong_input else FAILED
 
 
+# How a remedy reads in Python, and on the command line.
+WORDS = (
+    (r"(?<![\w-])overwrite=True", "--overwrite"),
+    (r"resume=True", "--resume"),
+    (r"validate=False", "--no-validate"),
+    (r'metric="precomputed"', "--metric precomputed"),
+    (r'dtype="(\w+)"', r"--dtype \1"),
+    (r'keep_bits="(\w+)"', r"--keep-bits \1"),
+    (r"memory= to", "--memory to"),
+    (r"memory=", "--memory"),
+    (r"min_cluster_size", "--min-cluster-size"),
+    (r"metric_params", "--param"),
+    (r"import_distances", "silchunk import"),
+    (r", or DistanceMatrix\.verify\(repair=True\)", ""),
+    (r"pass it as X", "pass it with --source"),
+    (r"\bX(?=:| is| has| must)", "SRC"),
+)
+
+
+def in_command_line_words(message: str) -> str:
+    """A message of the library with options in place of arguments."""
+    for pattern, words in WORDS:
+        message = re.sub(pattern, words, message)
+    return message
+
+
+def parsed_params(pairs: list[str]) -> dict[str, Any]:
+    """``name=value`` options as a dict; values are JSON, or else text."""
+    params: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise InputError(f"--param takes NAME=VALUE, such as p=3; got {pair!r}.")
+        try:
+            params[name] = json.loads(value)
+        except ValueError:
+            params[name] = value
+    return params
+
+
 def _fail(message: str, code: int) -> None:
     typer.secho("silchunk: ", fg="red", bold=True, err=True, nl=False)
-    typer.echo(message, err=True)
+    typer.echo(in_command_line_words(message), err=True)
     # Threads of an interrupted job finish their panel in the background; nobody waits for them.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -90,9 +135,14 @@ def _fail(message: str, code: int) -> None:
     raise typer.Exit(code)
 
 
+def say_written(path: Path) -> None:
+    """Tell people, not programs, which file has been written."""
+    typer.echo(f"wrote {path}", err=True)
+
+
 def _show_warning(message: Warning | str, *rest: Any, **named: Any) -> None:
     typer.secho("warning: ", fg="yellow", err=True, nl=False)
-    typer.echo(str(message), err=True)
+    typer.echo(in_command_line_words(str(message)), err=True)
 
 
 Source = Annotated[
@@ -106,6 +156,19 @@ Source = Annotated[
 ]
 MetricOption = Annotated[
     str, typer.Option("--metric", help="Any metric of scikit-learn, or 'precomputed'.")
+]
+PointsOption = Annotated[
+    str,
+    typer.Argument(
+        metavar="SRC",
+        help="Points, one row each: a .npy file or a Zarr array (data.zarr/group/array).",
+        show_default=False,
+    ),
+]
+PointMetricOption = Annotated[str, typer.Option("--metric", help="Any metric of scikit-learn.")]
+ParamOption = Annotated[
+    list[str],
+    typer.Option("--param", help="Parameter of the metric, NAME=VALUE; repeat it for several."),
 ]
 SizeOption = Annotated[
     list[int],

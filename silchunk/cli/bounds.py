@@ -16,12 +16,15 @@ from silchunk.cli.base import (
     JsonOption,
     MemoryOption,
     MetricOption,
+    ParamOption,
     SizeOption,
     Source,
     app,
+    parsed_params,
     print_json,
     refuse_existing,
     reported,
+    say_written,
     write_whole,
 )
 from silchunk.plan import format_bytes
@@ -32,6 +35,7 @@ from silchunk.plan import format_bytes
 def bound(
     src: Source,
     metric: MetricOption = "euclidean",
+    param: ParamOption = [],  # noqa: B006 (typer reads the default)
     min_cluster_size: SizeOption = [1],  # noqa: B006 (typer reads the default)
     curve: Annotated[
         Path | None, typer.Option(help="Write the bound for every minimum size to this CSV file.")
@@ -41,8 +45,13 @@ def bound(
     ] = None,
     asw: Annotated[
         float | None,
-        typer.Option(help="Average silhouette width of your clustering, to be rated."),
+        typer.Option(
+            min=-1.0, max=1.0, help="Average silhouette width of your clustering, to be rated."
+        ),
     ] = None,
+    validate: Annotated[
+        bool, typer.Option(help="Check that a precomputed matrix is one of distances.")
+    ] = True,
     memory: MemoryOption = None,
     dtype: DtypeOption = None,
     json_: JsonOption = False,
@@ -57,21 +66,26 @@ def bound(
     result = silchunk.silhouette_bounds(
         src,
         metric=metric,
+        metric_params=parsed_params(param),
         min_cluster_size=min_cluster_size,
         dtype=dtype,
+        validate=validate,
         memory=memory,
         progress=True,
     )
     seconds = time.perf_counter() - began
-    ratings = [None if asw is None else result.wcre(asw, m) for m in min_cluster_size]
     if curve is not None:
         _write_curve(curve, result)
+        say_written(curve)
     if samples is not None:
         _write_samples(samples, result)
+        say_written(samples)
     if json_:
-        print_json(_bound_facts(src, result, ratings, asw, seconds))
+        print_json(_bound_facts(src, result, asw, seconds))
     else:
-        _print_bound(src, result, ratings, asw, seconds)
+        _print_bound(src, result, asw, seconds)
+    if asw is not None:
+        result.wcre(asw, min(min_cluster_size))  # refuses a score that cannot be
 
 
 @app.command()
@@ -79,6 +93,7 @@ def bound(
 def estimate(
     src: Source,
     metric: MetricOption = "euclidean",
+    param: ParamOption = [],  # noqa: B006 (typer reads the default)
     min_cluster_size: SizeOption = [1],  # noqa: B006 (typer reads the default)
     memory: MemoryOption = None,
     dtype: DtypeOption = None,
@@ -89,7 +104,12 @@ def estimate(
     Example: silchunk estimate points.npy --memory 1GiB
     """
     result = silchunk.estimate_bounds(
-        src, metric=metric, min_cluster_size=min_cluster_size, dtype=dtype, memory=memory
+        src,
+        metric=metric,
+        metric_params=parsed_params(param),
+        min_cluster_size=min_cluster_size,
+        dtype=dtype,
+        memory=memory,
     )
     if json_:
         facts = dataclasses.asdict(result.plan)
@@ -150,7 +170,6 @@ def _write_samples(path: Path, result: silchunk.BoundResult) -> None:
 def _bound_facts(
     src: str,
     result: silchunk.BoundResult,
-    ratings: list[float | None],
     asw: float | None,
     seconds: float,
 ) -> dict[str, Any]:
@@ -159,10 +178,14 @@ def _bound_facts(
         "source": src,
         "n": result.n,
         "metric": result.metric,
-        "asw": asw,
+        "score": asw,
         "bounds": [
-            {"min_cluster_size": m, "upper_bound": result.at(m), "wcre": rating}
-            for m, rating in zip(sizes, ratings, strict=True)
+            {
+                "min_cluster_size": m,
+                "upper_bound": result.at(m),
+                "wcre": None if asw is None or asw > result.at(m) + 1e-6 else result.wcre(asw, m),
+            }
+            for m in sizes
         ],
         "seconds": seconds,
         "peak_bytes_planned": result.plan.peak_bytes,
@@ -173,19 +196,23 @@ def _bound_facts(
 def _print_bound(
     src: str,
     result: silchunk.BoundResult,
-    ratings: list[float | None],
     asw: float | None,
     seconds: float,
 ) -> None:
     typer.echo(f"{src}: {result.n:,} points, {result.metric} distance, {seconds:.1f} s")
     sizes: Any = result.min_cluster_size
-    for m, rating in zip(sizes, ratings, strict=True):
+    for m in sizes:
+        bound = result.at(m)
         whose = "any clustering" if m == 1 else f"clusters of {m:,} or more points"
-        typer.echo(f"  {whose}: average silhouette width <= {result.at(m):.6f}")
-        if rating is not None:
+        typer.echo(f"  {whose}: average silhouette width <= {bound:.6f}")
+        if asw is None:
+            continue
+        if asw > bound + 1e-6:
+            typer.echo(f"    {asw:.6f} is above that: it cannot be the score of such a clustering")
+        else:
             typer.echo(
-                f"    {asw:.6f} reaches {100 * (1 - rating):.1f}% of that; no clustering of this "
-                f"kind is better by more than {result.at(m) - (asw or 0.0):.6f}"
+                f"    {asw:.6f} reaches {100 * (1 - result.wcre(asw, m)):.1f}% of that; no "
+                f"clustering of this kind is better by more than {bound - asw:.6f}"
             )
 
 

@@ -14,11 +14,14 @@ from silchunk.cli.base import (
     DtypeOption,
     JsonOption,
     MemoryOption,
-    MetricOption,
-    Source,
+    ParamOption,
+    PointMetricOption,
+    PointsOption,
     app,
+    parsed_params,
     print_json,
     reported,
+    say_written,
 )
 
 Store = Annotated[
@@ -49,9 +52,10 @@ FreshOption = Annotated[
 @app.command()
 @reported
 def distances(
-    src: Source,
+    src: PointsOption,
     out: NewStore,
-    metric: MetricOption = "euclidean",
+    metric: PointMetricOption = "euclidean",
+    param: ParamOption = [],  # noqa: B006 (typer reads the default)
     dtype: DtypeOption = "float32",
     keep_bits: BitsOption = "none",
     memory: MemoryOption = None,
@@ -73,6 +77,7 @@ def distances(
             src,
             out,
             metric=metric,
+            metric_params=parsed_params(param),
             dtype=dtype,
             keep_bits=_bits(keep_bits),
             memory=memory,
@@ -139,6 +144,7 @@ def export(
     Example: silchunk export d.zarr matrix.npy
     """
     silchunk.export_distances(store, out, memory=memory, progress=True)
+    say_written(out)
 
 
 @app.command()
@@ -195,11 +201,12 @@ def _bits(text: str) -> int | str:
 def _show(matrix: silchunk.DistanceMatrix, as_json: bool, seconds: float | None) -> None:
     header: dict[str, Any] = dict(matrix.header)
     if as_json:
-        facts = {"path": matrix.path, "bytes": matrix.nbytes_stored, "seconds": seconds, **header}
-        print_json(facts)
+        facts = {"path": matrix.path, "bytes": matrix.nbytes_stored, **header}
+        print_json(facts if seconds is None else {**facts, "seconds": seconds})
         return
     typer.echo(repr(matrix))
     source = header["input"]
     origin = source["path"] or "an array in memory"
-    typer.echo(f"  built from {origin} {tuple(source['shape'])} by silchunk", nl=False)
-    typer.echo(f" {header['versions']['silchunk']}" + (f" in {seconds:.1f} s" if seconds else ""))
+    program = f"silchunk {header['versions']['silchunk']}"
+    took = f"; this run took {seconds:.1f} s" if seconds else ""
+    typer.echo(f"  made from {origin} {tuple(source['shape'])} by {program}{took}")
