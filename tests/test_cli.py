@@ -132,7 +132,7 @@ def test_estimate(source):
         (["bound", "x.npy", "-m", "61"], BAD_INPUT, "from 1 to n/2 = 60"),
         (["bound", "x.npy", "--memory", "much"], BAD_INPUT, "memory must be"),
         (["bound", "x.npy", "--dtype", "int8"], BAD_INPUT, "dtype must be"),
-        (["bound", "x.npy", "--asw", "2"], 2, "range"),
+        (["bound", "x.npy", "--asw", "2"], 2, "equal to 1"),
         (["bound", "x.npy", "--metric", "precomputed"], BAD_INPUT, "must be a square"),
         (["bound", "x.npy", "--memory", "1MiB"], OVER_BUDGET, "Raise --memory to"),
         (["estimate", "x.npy", "--memory", "1MiB"], OVER_BUDGET, "120 points need at least"),
