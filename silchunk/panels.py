@@ -33,8 +33,8 @@ class PanelSource(Protocol):
 
 
 @dataclass(frozen=True)
-class PointPanels:
-    """Distances computed from points inside the task that reduces them; nothing is stored."""
+class FromPoints:
+    """What all panels that are computed from points have in common."""
 
     points: RowSource
     metric: Metric
@@ -48,6 +48,11 @@ class PointPanels:
     @property
     def relative_error(self) -> float:
         return 0.0
+
+
+@dataclass(frozen=True)
+class PointPanels(FromPoints):
+    """Distances computed from points inside the task that reduces them; nothing is stored."""
 
     def read(self, start: int, stop: int, out: Block) -> None:
         scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from silchunk.metric_kinds import Metric, PairwiseMetric, mirror_upper
-from silchunk.panels import refuse_not_finite
+from silchunk.panels import FromPoints, refuse_not_finite
 from silchunk.plan import LEAF_ROWS, TILE_COLUMNS, ranges
 from silchunk.rows import Block, RowSource
 
@@ -25,21 +25,8 @@ SQUARE = 256
 
 
 @dataclass(frozen=True)
-class SymmetricPanels:
+class SymmetricPanels(FromPoints):
     """Distances from points, tiles below the diagonal mirrored from those above."""
-
-    points: RowSource
-    metric: Metric
-    dtype: np.dtype[Any]
-    read_rows: int
-
-    @property
-    def n(self) -> int:
-        return self.points.shape[0]
-
-    @property
-    def relative_error(self) -> float:
-        return 0.0
 
     def read(self, start: int, stop: int, out: Block) -> None:
         for square in range(start - start % SQUARE, stop, SQUARE):
@@ -86,24 +73,13 @@ class SymmetricPanels:
 
 
 @dataclass(frozen=True)
-class HalfPanels:
+class HalfPanels(FromPoints):
     """Distances from each row to itself and those after it, each pair computed once.
 
     ``read`` fills only columns from ``start`` on. For metrics whose cost is in the pairs.
     """
 
-    points: RowSource
     metric: PairwiseMetric
-    dtype: np.dtype[Any]
-    read_rows: int
-
-    @property
-    def n(self) -> int:
-        return self.points.shape[0]
-
-    @property
-    def relative_error(self) -> float:
-        return 0.0
 
     def read(self, start: int, stop: int, out: Block) -> None:
         rows = self.metric.rows(self.points.rows(start, stop))
