@@ -15,6 +15,9 @@ from silchunk.plan import Plan
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Sizes = int | Sequence[int]
 
+# Scores come from elsewhere, often in single precision.
+SCORE_SLACK = 1e-6
+
 
 def numerical_slack(n: int) -> float:
     """How far a computed bound may lie below the exact bound of the same distances, at most.
@@ -105,8 +108,7 @@ class BoundResult:
         if not -1.0 <= score <= 1.0:
             raise InputError(f"an average silhouette width lies in [-1, 1]; got {asw!r}.")
         bound = float(np.ravel(self.asw)[0]) if m is None else self.at(m)
-        # Scores come from elsewhere, often in single precision.
-        if score > bound + 1e-6:
+        if score > bound + SCORE_SLACK:
             raise InputError(
                 f"the score {score:.6g} is above the upper bound {bound:.6g}, which no clustering "
                 "of these points can be: was it computed on the same points, in the same metric "

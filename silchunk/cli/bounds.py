@@ -183,7 +183,7 @@ def _bound_facts(
             {
                 "min_cluster_size": m,
                 "upper_bound": result.at(m),
-                "wcre": None if asw is None or asw > result.at(m) + 1e-6 else result.wcre(asw, m),
+                "wcre": None if asw is None or _above(asw, result, m) else result.wcre(asw, m),
             }
             for m in sizes
         ],
@@ -207,13 +207,19 @@ def _print_bound(
         typer.echo(f"  {whose}: average silhouette width <= {bound:.6f}")
         if asw is None:
             continue
-        if asw > bound + 1e-6:
+        if _above(asw, result, m):
             typer.echo(f"    {asw:.6f} is above that: it cannot be the score of such a clustering")
         else:
             typer.echo(
                 f"    {asw:.6f} reaches {100 * (1 - result.wcre(asw, m)):.1f}% of that; no "
                 f"clustering of this kind is better by more than {bound - asw:.6f}"
             )
+
+
+def _above(asw: float, result: silchunk.BoundResult, m: int) -> bool:
+    from silchunk.bound_result import SCORE_SLACK
+
+    return asw > result.at(m) + SCORE_SLACK
 
 
 def _duration(seconds: float) -> str:
