@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -117,7 +116,8 @@ def build_distances(
     code = code_digest(metric)
     params = storage.params_to_json(metric_params or {})
     arguments = Arguments(metric, metric_params, dtype, True, memory, progress, scheduler)
-    with _prepared(X, arguments, target, overwrite) as job:
+    rows = _panel_rows(target, overwrite)
+    with prepared(X, arguments, panel_copies=writing.PANEL_COPIES, panel_rows=rows) as job:
         assert isinstance(job.panels, PointPanels)
         made = job.panels
         panels = symmetric_panels(made.points, made.metric, made.dtype, made.read_rows)
@@ -179,7 +179,8 @@ def import_distances(
         elsewhere = engine.executor(scheduler).distributed
         condensed = condensed_rows(matrix, scratch, as_file=elsewhere)
         given = matrix if condensed is None else condensed
-        with _prepared(given, arguments, target, overwrite) as job:
+        rows = _panel_rows(target, overwrite)
+        with prepared(given, arguments, panel_copies=writing.PANEL_COPIES, panel_rows=rows) as job:
             description = {
                 "metric": "precomputed",
                 "metric_params": {},
@@ -214,27 +215,19 @@ def _target(folder: str | os.PathLike[str], X: Any, *, resume: bool, overwrite: 
     return target
 
 
-@contextmanager
-def _prepared(X: Any, arguments: Arguments, target: Path, overwrite: bool) -> Iterator[Job]:
-    rows = None
-    if os.path.lexists(target):
-        # A build that goes on keeps to the panels it began with.
-        try:
-            records = storage.read_journal(target)
-        except DamagedStoreError:
-            if not overwrite:
-                raise
-        else:
-            unfinished = not records.sealed
-            rows = storage.layout_of(storage.header_of(records)).panel_rows
-            rows = rows if unfinished or not overwrite else None
-    with prepared(
-        X,
-        arguments,
-        panel_copies=writing.PANEL_COPIES,
-        panel_rows=rows,
-    ) as job:
-        yield job
+def _panel_rows(target: Path, overwrite: bool) -> int | None:
+    """Rows of a panel where a build goes on: it keeps to those it began with."""
+    if not os.path.lexists(target):
+        return None
+    try:
+        records = storage.read_journal(target)
+    except DamagedStoreError:
+        if overwrite:
+            return None
+        raise
+    if overwrite and records.sealed:
+        return None
+    return storage.layout_of(storage.header_of(records)).panel_rows
 
 
 def _make(
@@ -284,8 +277,7 @@ def _make(
             return open_distances(target)
         journal.mend(records)
         storage.remove_parts(target)
-        damaged = damaged_panels(target, records, layout, job.progress)
-        for panel in damaged:
+        for panel in damaged_panels(target, records, layout, job.progress):
             del records.panels[panel]
         if keeps_points and not (target / storage.POINTS_FILE).exists():
             storage.keep_points(target, job.source)

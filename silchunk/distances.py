@@ -12,9 +12,9 @@ import numpy as np
 import zarr
 from zarr.storage import LocalStore
 
-from silchunk import engine, journal, shard
+from silchunk import engine, journal, shard, storage
 from silchunk.engine import Scheduler
-from silchunk.errors import DamagedStoreError, InputError, UnsealedStoreError
+from silchunk.errors import DamagedStoreError, InputError
 from silchunk.plan import format_bytes
 from silchunk.progress import Progress
 from silchunk.rows import ALL, Block
@@ -195,11 +195,7 @@ def open_distances(store: str | os.PathLike[str]) -> DistanceMatrix:
             f"{records.path} is damaged in line {records.damaged_lines[0]}. "
             f"Run: silchunk verify --repair {path}"
         )
-    if not records.sealed:
-        raise UnsealedStoreError(
-            f"{path} has {len(records.panels):,} of {-(-header['n'] // header['panel_rows']):,} "
-            "panels: its build was stopped. Run it again with the same input to go on."
-        )
+    storage.refuse_unsealed(path, records)
     return DistanceMatrix(str(path), header, records)
 
 

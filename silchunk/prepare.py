@@ -51,7 +51,6 @@ class Job:
     progress: Progress
     metric_name: str
     source: RowSource
-    budget_bytes: int
 
     @property
     def n(self) -> int:
@@ -174,7 +173,6 @@ def prepared(
             arguments.progress,
             kept.metric if kept else name,
             source,
-            budget,
         )
 
 

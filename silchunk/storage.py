@@ -32,6 +32,7 @@ from silchunk.errors import (
     InputError,
     InputNotFoundError,
     StoreInUseError,
+    UnsealedStoreError,
 )
 from silchunk.rows import RowSource, copy_to_npy
 
@@ -143,6 +144,21 @@ def refuse_foreign(path: Path) -> None:
         raise InputNotFoundError(f"there is no store {str(path)!r}.")
     if not is_store(path):
         raise ForeignStoreError(f"{path} is not a silchunk distance store; it is left as it is.")
+
+
+def refuse_unsealed(path: Path, records: journal.Journal) -> None:
+    """Raise unless the build of a store has ended.
+
+    Raises
+    ------
+    UnsealedStoreError
+    """
+    if not records.sealed:
+        n_panels = layout_of(header_of(records)).n_panels
+        raise UnsealedStoreError(
+            f"{path} has {len(records.panels):,} of {n_panels:,} panels: its build was stopped. "
+            "Run it again with the same input to go on."
+        )
 
 
 def read_journal(path: Path) -> journal.Journal:

@@ -10,7 +10,7 @@ from typing import Any
 from silchunk import engine, journal, scan, storage, writing
 from silchunk.condensed import condensed_rows
 from silchunk.engine import Scheduler
-from silchunk.errors import StaleStoreError, UnsealedStoreError
+from silchunk.errors import StaleStoreError
 from silchunk.metrics import make_metric
 from silchunk.plan import RUNTIME_BYTES, SCIKIT_LEARN_BYTES, plan_panels
 from silchunk.points import as_rows
@@ -140,11 +140,8 @@ def verify_distances(
     metadata_faults = [
         f"{records.path} is missing or damaged in line {n}." for n in records.damaged_lines
     ]
-    if not records.sealed and not metadata_faults:
-        raise UnsealedStoreError(
-            f"{folder} has {len(records.panels):,} of {layout.n_panels:,} panels: its build was "
-            "stopped. Run it again with the same input to go on."
-        )
+    if not metadata_faults:
+        storage.refuse_unsealed(folder, records)
     if storage.text_of(folder / "zarr.json") != records.metadata:
         metadata_faults.append(f"{folder / 'zarr.json'} is not as it was written.")
     panel_faults = damaged_panels(folder, records, layout, progress, all_of_them=True)
