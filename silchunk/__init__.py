@@ -30,17 +30,19 @@ from silchunk.errors import (
 from silchunk.plan import Plan
 
 if TYPE_CHECKING:
-    from silchunk.bound_result import BoundResult, numerical_slack
+    from silchunk.bound_result import BoundResult, SizedBounds
     from silchunk.bounds import (
-        Estimate,
-        estimate_bounds,
+        macro_silhouette_upper_bound,
         silhouette_bounds,
         silhouette_upper_bound,
         silhouette_upper_bound_samples,
     )
     from silchunk.build import build_distances, import_distances
     from silchunk.distances import DistanceMatrix, open_distances
+    from silchunk.estimate import Estimate, estimate_bounds
     from silchunk.export import export_distances
+    from silchunk.rounding import numerical_slack
+    from silchunk.sampling import SampledBound
     from silchunk.verify import Verification, verify_distances
 
 __version__ = "0.1.0"
@@ -59,8 +61,10 @@ __all__ = [
     "OutputExistsError",
     "OverBudgetError",
     "Plan",
+    "SampledBound",
     "SilchunkError",
     "SilchunkWarning",
+    "SizedBounds",
     "SlowMetricWarning",
     "StaleStoreError",
     "StoppedError",
@@ -72,6 +76,7 @@ __all__ = [
     "estimate_bounds",
     "export_distances",
     "import_distances",
+    "macro_silhouette_upper_bound",
     "numerical_slack",
     "open_distances",
     "silhouette_bounds",
@@ -81,17 +86,19 @@ __all__ = [
 ]
 
 _LAZY = {
-    "silchunk.bound_result": {"BoundResult", "numerical_slack"},
+    "silchunk.bound_result": {"BoundResult", "SizedBounds"},
     "silchunk.bounds": {
-        "Estimate",
-        "estimate_bounds",
+        "macro_silhouette_upper_bound",
         "silhouette_bounds",
         "silhouette_upper_bound",
         "silhouette_upper_bound_samples",
     },
     "silchunk.build": {"build_distances", "import_distances"},
     "silchunk.distances": {"DistanceMatrix", "open_distances"},
+    "silchunk.estimate": {"Estimate", "estimate_bounds"},
     "silchunk.export": {"export_distances"},
+    "silchunk.rounding": {"numerical_slack"},
+    "silchunk.sampling": {"SampledBound"},
     "silchunk.verify": {"Verification", "verify_distances"},
 }
 

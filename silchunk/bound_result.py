@@ -2,43 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from silchunk.constraints import SizeRange, size_range
 from silchunk.errors import InputError
-from silchunk.kernels import bound as kernel
 from silchunk.plan import Plan
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
-Sizes = int | Sequence[int]
 
 # Scores come from elsewhere, often in single precision.
 SCORE_SLACK = 1e-6
 
 
-def numerical_slack(n: int) -> float:
-    """How far a computed bound may lie below the exact bound of the same distances, at most.
+def worst_case_error(score: float, bound: float, whose: str) -> float:
+    """``(bound - score) / bound``, 0 if both are 0; ``whose`` says what the bound is over.
 
-    S and R in a quotient are sums of up to n - 1 positive float64 terms, in blocks of 256: each
-    is off by less than ``(n/256 + 256) u`` relative, u = 2⁻⁵³, and the quotient by twice that and
-    a few roundings more.
+    Raises
+    ------
+    InputError
+        If ``score`` is no silhouette, or above the bound.
     """
-    return (2.0 * (n / kernel.BLOCK + min(n, kernel.BLOCK)) + 8.0) * 2.0**-53
+    value = float(score)
+    if not -1.0 <= value <= 1.0:
+        raise InputError(f"an average silhouette width lies in [-1, 1]; got {score!r}.")
+    if value > bound + SCORE_SLACK:
+        raise InputError(
+            f"the score {value:.6g} is above the upper bound {bound:.6g}, which no clustering "
+            f"of these points can be: was it computed on the same points, {whose}?"
+        )
+    return max(0.0, (bound - value) / bound) if bound > 0 else 0.0
 
 
-def outward(bounds: Vector, relative_error: float) -> Vector:
-    """Bounds that hold for the true distances, from distances off by up to ``relative_error``.
+@dataclass(frozen=True)
+class SizedBounds:
+    """Bounds over clusterings whose clusters have given sizes.
 
-    With δ' = δ (1 + ε), abs(ε) ≤ e, sums of the smallest distances are at least S' / (1 + e) and
-    of the largest at most R' / (1 - e), so that q ≥ q' (1 - e) / (1 + e). The map is linear in the
-    bound, so it may be applied to a mean of bounds.
+    Attributes
+    ----------
+    cluster_sizes : tuple of int
+        Descending.
+    asw, macro : float
+        Upper bounds of the average silhouette width and of the mean of cluster means, by
+        assignment: each size class takes just as many points as it has room for.
+    asw_rearrangement, macro_rearrangement : float
+        The same in the weaker form of Sträng & Dinh.
+    asw_gap, macro_gap : float
+        How far ``asw`` and ``macro`` may be above the least value that the assignment bound has;
+        they are valid bounds whatever the gap.
     """
-    if not relative_error:
-        return bounds
-    return 1.0 - (1.0 - bounds) * ((1.0 - relative_error) / (1.0 + relative_error))
+
+    cluster_sizes: tuple[int, ...]
+    asw: float
+    macro: float
+    asw_rearrangement: float
+    macro_rearrangement: float
+    asw_gap: float
+    macro_gap: float
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -53,10 +75,16 @@ class BoundResult:
         The metric the distances were measured in.
     min_cluster_size : int or tuple of int
         As asked for.
+    n_clusters : int or None
+        As asked for.
     asw : float, or array of shape (len(min_cluster_size),)
         Upper bound of the average silhouette width for clusters of at least that size.
     samples : float64 array of shape (n,), or (n, len(min_cluster_size))
         Upper bound of each point's silhouette.
+    sized : SizedBounds or None
+        Bounds for fixed cluster sizes, if these were given.
+    certified : bool
+        Whether all of these hold in exact arithmetic.
     plan : Plan
         How the job was cut.
     """
@@ -64,7 +92,10 @@ class BoundResult:
     n: int
     metric: str
     min_cluster_size: int | tuple[int, ...]
+    n_clusters: int | None
     samples: Vector
+    sized: SizedBounds | None
+    certified: bool
     plan: Plan
     _curve: Vector = field(compare=False)
 
@@ -81,14 +112,20 @@ class BoundResult:
         Raises
         ------
         InputError
-            If m is not in 1 … n/2: two clusters are the fewest there can be.
+            If m is not in 1 … n/K, K the number of clusters, or 2 where it is not given.
         """
         if np.ndim(m) != 0:
             raise InputError(f"at() takes one size; got {m!r}. curve() has all of them.")
-        return float(self._curve[checked_sizes(m, self.n)[0] - 1])
+        return float(self._curve[self._range(m).smallest[0] - 1])
+
+    def _range(self, m: int) -> SizeRange:
+        return size_range(m, self.n_clusters, self.n)
 
     def curve(self) -> Vector:
-        """Array of shape (n // 2,) whose entry m - 1 is ``at(m)``; it never increases."""
+        """Array of shape (n // K,) whose entry m - 1 is ``at(m)``; it never increases.
+
+        K is the number of clusters, or 2 where it is not given.
+        """
         return self._curve.copy()
 
     def wcre(self, asw: float, m: int | None = None) -> float:
@@ -104,43 +141,27 @@ class BoundResult:
             If ``asw`` is no silhouette, or above the bound: it then belongs to other data,
             another metric, or to smaller clusters.
         """
-        score = float(asw)
-        if not -1.0 <= score <= 1.0:
-            raise InputError(f"an average silhouette width lies in [-1, 1]; got {asw!r}.")
         bound = float(np.ravel(self.asw)[0]) if m is None else self.at(m)
-        if score > bound + SCORE_SLACK:
-            raise InputError(
-                f"the score {score:.6g} is above the upper bound {bound:.6g}, which no clustering "
-                "of these points can be: was it computed on the same points, in the same metric "
-                f"({self.metric}), and with no cluster smaller than asked for?"
-            )
-        return max(0.0, (bound - score) / bound) if bound > 0 else 0.0
+        whose = f"in the same metric ({self.metric}), and with no cluster smaller than asked for"
+        if self.n_clusters is not None:
+            whose += f", in {self.n_clusters} clusters"
+        return worst_case_error(asw, bound, whose)
 
     def __repr__(self) -> str:
         lines = [f"Silhouette upper bound of {self.n:,} points ({self.metric} distance)"]
-        sizes = np.ravel(self.min_cluster_size).tolist()
+        clusters = "clusters" if self.n_clusters is None else f"{self.n_clusters:,} clusters"
         lines += [
-            f"  clusters of {m:,} or more points: average silhouette width <= {self.at(m):.6f}"
-            for m in sizes
+            f"  {clusters} of {m:,} or more points: average silhouette width <= {self.at(m):.6f}"
+            for m in np.ravel(self.min_cluster_size).tolist()
         ]
+        if self.sized is not None:
+            listed = ", ".join(f"{size:,}" for size in self.sized.cluster_sizes[:5])
+            more = ", ..." if len(self.sized.cluster_sizes) > 5 else ""
+            lines.append(
+                f"  clusters of {listed}{more} points: average silhouette width <= "
+                f"{self.sized.asw:.6f}, mean of cluster means <= {self.sized.macro:.6f}"
+            )
         low, middle, high = np.quantile(self.samples.reshape(self.n, -1)[:, 0], [0, 0.5, 1])
         lines.append(f"  single points: {low:.3f} to {high:.3f}, median {middle:.3f}")
         lines.append("  .at(m) and .curve() bound larger smallest clusters, .wcre(score) rates one")
         return "\n".join(lines)
-
-
-def checked_sizes(min_cluster_size: Sizes, n: int) -> tuple[int, ...]:
-    """Minimum cluster sizes as a tuple, each in 1 … n/2."""
-    sizes = []
-    for m in np.ravel(np.asarray(min_cluster_size, dtype=object)):
-        if isinstance(m, bool) or not isinstance(m, (int, np.integer)):
-            raise InputError(f"min_cluster_size takes integers; got {m!r}.")
-        if not 1 <= m <= n // 2:
-            raise InputError(
-                f"min_cluster_size must be from 1 to n/2 = {n // 2} for {n:,} points, since there "
-                f"are two clusters at least; got {m}."
-            )
-        sizes.append(int(m))
-    if not sizes:
-        raise InputError("min_cluster_size is an empty list; give at least one size.")
-    return tuple(sizes)

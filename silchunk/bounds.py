@@ -6,70 +6,24 @@ Recognition 178 (2026) 113402, arXiv:2509.08625.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from silchunk.blas import one_blas_thread
-from silchunk.bound_result import BoundResult, Sizes, Vector, checked_sizes, outward
-from silchunk.buffers import borrowed
+from silchunk.bound_jobs import Path, bound_job, point_bounds, reduce_all
+from silchunk.bound_result import BoundResult
+from silchunk.constraints import FixedSizes, Sizes, fixed_sizes, size_range
 from silchunk.engine import Scheduler
-from silchunk.kernels import bound as kernel
-from silchunk.metric_kinds import PairwiseMetric
-from silchunk.panels import PanelSource
-from silchunk.plan import LEAF_ROWS, Plan, ranges
-from silchunk.prepare import Arguments, Job, prepared
+from silchunk.errors import InputError
+from silchunk.prepare import Arguments
 from silchunk.progress import Progress
-from silchunk.storage import Layout, store_size
-from silchunk.sums import AlignedSum, Node
+from silchunk.reduction import Wanted
+from silchunk.sampling import sampled_bound
+from silchunk.sized import sized_asw, sized_bounds, sized_macro
 
-# Rows are sorted and reduced this many bytes at a time.
-CACHED_BYTES = 256 << 10
-
+Vector = np.ndarray[Any, np.dtype[np.float64]]
 Metric = str | Callable[..., float]
-
-
-@dataclass(frozen=True)
-class _ReducedRows:
-    bounds: Vector  # (r, s): of each row, for each size
-    totals: list[Node]  # of the curve, over aligned leaves of rows
-
-
-@dataclass(frozen=True)
-class _ReduceRows:
-    """Panel task: read or compute a panel, sort its rows, reduce each to its point bounds."""
-
-    panels: PanelSource
-    sizes: tuple[int, ...]
-    curve: bool
-
-    def __call__(self, start: int, stop: int) -> _ReducedRows:
-        bounds = np.empty((stop - start, len(self.sizes)))
-        sums = AlignedSum()
-        with borrowed((stop - start, self.panels.n), self.panels.dtype) as panel:
-            self.panels.read(start, stop, panel)
-            for first, last in ranges(stop - start, LEAF_ROWS):
-                total = np.zeros(self.panels.n // 2 if self.curve else 0)
-                self._reduce(panel[first:last], bounds[first:last], total)
-                if self.curve:
-                    sums.add(Node(0, total))
-        return _ReducedRows(bounds, sums.nodes)
-
-    def _reduce(self, leaf: Vector, bounds: Vector, total: Vector) -> None:
-        """Sort and reduce a few rows at a time, so that they are still in cache when reduced."""
-        step = max(1, CACHED_BYTES // (leaf.shape[1] * leaf.itemsize))
-        sizes = np.array(self.sizes, np.int64)
-        for first, last in ranges(len(leaf), step):
-            rows, out = leaf[first:last], bounds[first:last]
-            rows.sort(axis=1)  # the point itself, at distance 0, comes first
-            if self.curve:
-                kernel.constraint_curve(rows, sizes, out, total)
-            else:
-                kernel.point_bounds(rows, self.sizes[0], out[:, 0])
 
 
 def silhouette_upper_bound(
@@ -77,6 +31,15 @@ def silhouette_upper_bound(
     *,
     metric: Metric = "euclidean",
     min_cluster_size: Sizes = 1,
+    n_clusters: int | None = None,
+    cluster_sizes: Any = None,
+    labels: Any = None,
+    method: str = "assignment",
+    sample_size: int | None = None,
+    random_state: Any = None,
+    confidence: float = 0.95,
+    certify: bool = False,
+    checkpoint: Path = None,
     metric_params: Mapping[str, Any] | None = None,
     dtype: Any = None,
     validate: bool = True,
@@ -95,7 +58,33 @@ def silhouette_upper_bound(
         "euclidean", "sqeuclidean", "cosine", "manhattan", "chebyshev" (fast), any other name of
         ``sklearn.metrics.pairwise_distances``, a callable of two points, or "precomputed".
     min_cluster_size : int or sequence of int
-        Least size m that a cluster may have, 1 ≤ m ≤ n/2. Several cost one pass, not one each.
+        Least size m that a cluster may have, 1 ≤ m ≤ n/2, or n/K with ``n_clusters``. Several
+        cost one pass, not one each.
+    n_clusters : int, optional
+        Number of clusters K, 2 ≤ K ≤ n: over clusterings into just so many.
+    cluster_sizes : sequence of int, optional
+        Sizes of all clusters, n in all: over clusterings with just these sizes.
+    labels : array of shape (n,), optional
+        A clustering whose sizes are meant, in place of ``cluster_sizes``, or to check them.
+    method : "assignment" or "rearrangement"
+        For given sizes: of all assignments of points to sizes that fill each size just so (the
+        default; within 1e-6 of the best one, always from above), or, weaker, each point in the
+        size that suits it best, as Sträng & Dinh have it.
+    sample_size : int, optional
+        Estimate from so many points, drawn without replacement, each against all n: time
+        O(sample_size · n), and memory that does not depend on n.
+    random_state : None, int, Generator or RandomState
+        What the sample is drawn with.
+    confidence : float
+        Of the upper limit that is returned with a sample.
+    certify : bool
+        Round outward, so that the bound holds in exact arithmetic: for the distances of a matrix
+        as stored, and for points in metrics of proven error (euclidean, sqeuclidean, manhattan,
+        chebyshev, nan_euclidean), for exact distances. Distances are computed in float64. Costs
+        about 1e-13 in tightness.
+    checkpoint : path, optional
+        Folder in which finished panels are recorded, so that the same call goes on where a killed
+        one was. It may be deleted once the result is there.
     metric_params : dict, optional
         Further arguments of the metric.
     dtype : "float32" or "float64", optional
@@ -113,16 +102,20 @@ def silhouette_upper_bound(
 
     Returns
     -------
-    float, or float64 array of shape (len(min_cluster_size),)
-        In [0, 1]. No clustering (with clusters of that size or larger) scores above it; computed
-        values are exact for the distances in ``dtype`` up to `numerical_slack`.
+    float, or float64 array of shape (len(min_cluster_size),), or SampledBound
+        In [0, 1]. No clustering (of the kind asked for) scores above it; computed values are exact
+        for the distances in ``dtype`` up to `numerical_slack`. With ``sample_size``, an estimate
+        with its standard error and an upper confidence limit.
 
     Raises
     ------
     InputError
-        Wrong shape, NaN or infinity, unknown metric, size out of range, no distance matrix.
+        Wrong shape, NaN or infinity, unknown metric, no distance matrix, or constraints that no
+        clustering meets.
     OverBudgetError
         If the plan cannot fit into ``memory``; before any work.
+    ForeignStoreError, StaleStoreError
+        ``checkpoint`` holds something else, or another job.
 
     Notes
     -----
@@ -130,7 +123,8 @@ def silhouette_upper_bound(
 
     References
     ----------
-    Sträng & Dinh, Pattern Recognition 178 (2026) 113402, arXiv:2509.08625.
+    Sträng & Dinh, Pattern Recognition 178 (2026) 113402, arXiv:2509.08625. Limits from samples:
+    Waudby-Smith & Ramdas, J. R. Stat. Soc. B 86 (2024) 1-27, doi:10.1093/jrsssb/qkad009.
 
     Examples
     --------
@@ -140,13 +134,99 @@ def silhouette_upper_bound(
     0.8652
     >>> silhouette_upper_bound(points, min_cluster_size=[1, 3]).round(4)
     array([0.8652, 0.8335])
+    >>> round(silhouette_upper_bound(points, n_clusters=3), 4)
+    0.8652
+    >>> round(silhouette_upper_bound(points, cluster_sizes=[4, 2]), 4)
+    0.702
     """
-    arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
-    if _is_one(min_cluster_size):
-        return float(_mean_over_rows(_point_bounds(X, arguments, min_cluster_size))[0])
-    with _bound_job(X, arguments, min_cluster_size, curve=True, keep=1) as (job, sizes):
-        _, curve = _reduce(job, sizes[:1], curve=True)
-        return curve[np.array(sizes) - 1]
+    arguments = Arguments(
+        metric, metric_params, dtype, validate, memory, progress, scheduler, certify
+    )
+    if cluster_sizes is not None or labels is not None:
+        if (min_cluster_size, n_clusters, sample_size) != (1, None, None):
+            raise InputError(
+                "with cluster_sizes (or labels), min_cluster_size and n_clusters follow from them, "
+                "and sample_size is not offered: leave these out."
+            )
+        return sized_asw(X, arguments, cluster_sizes, labels, method, checkpoint)
+    if sample_size is not None:
+        return sampled_bound(
+            X,
+            arguments,
+            min_cluster_size=min_cluster_size,
+            n_clusters=n_clusters,
+            sample_size=sample_size,
+            random_state=random_state,
+            confidence=confidence,
+            checkpoint=checkpoint,
+        )
+    means = point_bounds(
+        X, arguments, min_cluster_size, n_clusters, checkpoint, keep_samples=False
+    ).means
+    return float(means[0]) if _is_one(min_cluster_size) else means
+
+
+def macro_silhouette_upper_bound(
+    X: Any,
+    cluster_sizes: Any = None,
+    *,
+    labels: Any = None,
+    method: str = "assignment",
+    metric: Metric = "euclidean",
+    certify: bool = False,
+    checkpoint: Path = None,
+    metric_params: Mapping[str, Any] | None = None,
+    dtype: Any = None,
+    validate: bool = True,
+    memory: int | str | None = None,
+    progress: Progress = None,
+    scheduler: Scheduler = None,
+) -> float:
+    """Upper bound of the macro-averaged silhouette, the mean of cluster means, for given sizes.
+
+    Parameters
+    ----------
+    X : points (n, d), or a distance matrix (n, n), as in `silhouette_upper_bound`
+    cluster_sizes : sequence of int
+        Sizes of all clusters, n in all.
+    labels : array of shape (n,), optional
+        A clustering whose sizes are meant, in place of ``cluster_sizes``, or to check them.
+    method : "assignment" or "rearrangement"
+        The best assignment of points to sizes (the default; within 1e-6, always from above), or
+        the weaker form of Sträng & Dinh: point bounds ascending against sizes descending.
+    metric, certify, checkpoint, metric_params, dtype, validate, memory, progress, scheduler
+        As in `silhouette_upper_bound`.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    InputError
+        Also where the sizes do not add up to n, are those of fewer than two clusters, or not those
+        of the labels.
+
+    Notes
+    -----
+    The pass over the distances of `silhouette_upper_bound`, then O(n J) for each of some dozens of
+    sweeps over a table of n × J numbers, J the number of distinct sizes; in a temporary file where
+    it is large.
+
+    Examples
+    --------
+    >>> from silchunk import macro_silhouette_upper_bound
+    >>> points = [[0.2], [0.1], [0.12], [1.34], [1.11], [1.6]]
+    >>> round(macro_silhouette_upper_bound(points, [4, 2]), 4)
+    0.7688
+    >>> round(macro_silhouette_upper_bound(points, [4, 2], method="rearrangement"), 4)
+    0.9159
+    """
+    arguments = Arguments(
+        metric, metric_params, dtype, validate, memory, progress, scheduler, certify
+    )
+    return sized_macro(X, arguments, cluster_sizes, labels, method, checkpoint)
 
 
 def silhouette_upper_bound_samples(
@@ -154,6 +234,9 @@ def silhouette_upper_bound_samples(
     *,
     metric: Metric = "euclidean",
     min_cluster_size: Sizes = 1,
+    n_clusters: int | None = None,
+    certify: bool = False,
+    checkpoint: Path = None,
     metric_params: Mapping[str, Any] | None = None,
     dtype: Any = None,
     validate: bool = True,
@@ -176,8 +259,10 @@ def silhouette_upper_bound_samples(
     >>> silhouette_upper_bound_samples([[0.0], [1.0], [5.0]]).round(2)
     array([0.8 , 0.75, 0.2 ])
     """
-    arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
-    samples = _point_bounds(X, arguments, min_cluster_size)
+    arguments = Arguments(
+        metric, metric_params, dtype, validate, memory, progress, scheduler, certify
+    )
+    samples = point_bounds(X, arguments, min_cluster_size, n_clusters, checkpoint).samples
     return samples[:, 0] if _is_one(min_cluster_size) else samples
 
 
@@ -186,6 +271,11 @@ def silhouette_bounds(
     *,
     metric: Metric = "euclidean",
     min_cluster_size: Sizes = 1,
+    n_clusters: int | None = None,
+    cluster_sizes: Any = None,
+    labels: Any = None,
+    certify: bool = False,
+    checkpoint: Path = None,
     metric_params: Mapping[str, Any] | None = None,
     dtype: Any = None,
     validate: bool = True,
@@ -195,8 +285,9 @@ def silhouette_bounds(
 ) -> BoundResult:
     """All bounds of ``X`` from one pass: ASW, single points, and every minimum cluster size.
 
-    Parameters, errors, cost and source are those of `silhouette_upper_bound`; the whole curve
-    costs less than a second pass would.
+    With ``cluster_sizes`` or ``labels``, the bounds for those sizes as well. Parameters, errors,
+    cost and source are those of `silhouette_upper_bound`; the whole curve costs less than a second
+    pass would.
 
     Returns
     -------
@@ -211,125 +302,34 @@ def silhouette_bounds(
     >>> round(bounds.wcre(0.790), 3)
     0.087
     """
-    arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
-    with _bound_job(X, arguments, min_cluster_size, curve=True) as (job, sizes):
-        samples, curve = _reduce(job, sizes, curve=True)
+    arguments = Arguments(
+        metric, metric_params, dtype, validate, memory, progress, scheduler, certify
+    )
+    known: list[FixedSizes] = []
+
+    def wanted_of(n: int) -> Wanted:
+        within = size_range(min_cluster_size, n_clusters, n)
+        if cluster_sizes is None and labels is None:
+            return Wanted(within, curve=True)
+        known.append(fixed_sizes(cluster_sizes, labels, n))
+        return Wanted(within, curve=True, fixed=tuple(known[-1].sizes.tolist()))
+
+    with bound_job(X, arguments, wanted_of, checkpoint=checkpoint) as (job, wanted, _):
+        reduced = reduce_all(job, wanted, arguments, checkpoint)
+        assert wanted.within is not None
         one = _is_one(min_cluster_size)
+        sizes = wanted.within.smallest
         return BoundResult(
             n=job.n,
             metric=job.metric_name,
             min_cluster_size=sizes[0] if one else sizes,
-            samples=samples[:, 0] if one else samples,
+            n_clusters=wanted.within.n_clusters,
+            samples=reduced.samples[:, 0] if one else reduced.samples,
+            sized=sized_bounds(reduced.table, known[-1], certify) if known else None,
+            certified=certify,
             plan=job.plan,
-            _curve=curve,
+            _curve=reduced.means,
         )
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a bound would take.
-
-    Attributes
-    ----------
-    plan : Plan
-        How the job would be cut, and its memory.
-    seconds : float
-        Time that a sample of the panels suggests.
-    stored_bytes, stored_files : int
-        What the distances would take at most as a store, in ``dtype`` or by default float32,
-        while it is built; see `build_distances`.
-    """
-
-    plan: Plan
-    seconds: float
-    stored_bytes: int
-    stored_files: int
-
-
-def estimate_bounds(
-    X: Any,
-    *,
-    metric: Metric = "euclidean",
-    min_cluster_size: Sizes = 1,
-    metric_params: Mapping[str, Any] | None = None,
-    dtype: Any = None,
-    validate: bool = True,
-    memory: int | str | None = None,
-    progress: Progress = None,
-    scheduler: Scheduler = None,
-) -> Estimate:
-    """Plan a bound of ``X`` and measure a few of its panels, without doing the rest.
-
-    Parameters and errors are those of `silhouette_upper_bound`. A matrix is not checked here,
-    and the time of its check is not part of the estimate.
-
-    Returns
-    -------
-    Estimate
-    """
-    arguments = Arguments(metric, metric_params, dtype, False, memory, False, scheduler)
-    with _bound_job(X, arguments, min_cluster_size, curve=False) as (job, sizes):
-        reduce_rows = _ReduceRows(job.panels, sizes, curve=len(sizes) > 1)
-        with one_blas_thread():
-            reduce_rows(0, min(job.n, 8))  # compiles the kernels
-        sample = job.plan.panels()[: job.where.processes * job.plan.concurrency]
-        began = time.perf_counter()
-        job.map(reduce_rows, lambda _, reduced: None, "sample panels", sample)
-        elapsed = time.perf_counter() - began
-        stored_as = np.dtype(np.float32 if dtype is None else dtype)
-        layout = Layout(job.n, stored_as, job.plan.panel_rows)
-        slow = isinstance(getattr(job.panels, "metric", None), PairwiseMetric)
-        size = store_size(layout, halves=slow)
-        return Estimate(job.plan, elapsed * job.n / sample[-1][1], *size)
-
-
-@contextmanager
-def _bound_job(
-    X: Any, arguments: Arguments, min_cluster_size: Sizes, *, curve: bool, keep: int | None = None
-) -> Iterator[tuple[Job, tuple[int, ...]]]:
-    """Prepare a job whose samples are kept for ``keep`` sizes, by default all of them."""
-    n_sizes = np.size(min_cluster_size) if keep is None else keep
-    sums = curve or n_sizes > 1
-    with prepared(
-        X,
-        arguments,
-        outputs=1 if sums else 0,
-        row_results=n_sizes,
-        # Samples; and the curve's tree of sums, a level for each doubling of the leaves.
-        result_bytes=16 * n_sizes + (4 * 32 if sums else 0),
-        check_n=lambda n: checked_sizes(min_cluster_size, n),
-    ) as job:
-        yield job, checked_sizes(min_cluster_size, job.n)
-
-
-def _point_bounds(X: Any, arguments: Arguments, min_cluster_size: Sizes) -> Vector:
-    with _bound_job(X, arguments, min_cluster_size, curve=False) as (job, sizes):
-        return _reduce(job, sizes, curve=len(sizes) > 1)[0]
-
-
-def _reduce(job: Job, sizes: tuple[int, ...], *, curve: bool) -> tuple[Vector, Vector]:
-    """Map all panels; returns samples (n, s) and, if asked for, the mean curve (n // 2,)."""
-    samples = np.empty((job.n, len(sizes)))
-    sums = AlignedSum()
-    panels = job.plan.panels()
-
-    def combine(index: int, reduced: _ReducedRows) -> None:
-        samples[slice(*panels[index])] = reduced.bounds
-        for node in reduced.totals:
-            sums.add(node)
-
-    job.map(_ReduceRows(job.panels, sizes, curve), combine, "silhouette bound")
-    means = sums.total() / job.n if curve else np.empty(0)
-    error = job.panels.relative_error
-    return outward(samples, error), outward(means, error)
-
-
-def _mean_over_rows(samples: Vector) -> Vector:
-    """Column means, added in the same order as the curve: equal to it to the last bit."""
-    sums = AlignedSum()
-    for first, last in ranges(len(samples), LEAF_ROWS):
-        sums.add(Node(0, np.cumsum(samples[first:last], axis=0)[-1]))
-    return sums.total() / len(samples)
 
 
 def _is_one(min_cluster_size: Sizes) -> bool:

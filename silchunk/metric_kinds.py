@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from silchunk.errors import InputError
+from silchunk.kernels import differences
 from silchunk.kernels import distance as kernel
 from silchunk.rows import Block
 
@@ -20,6 +21,7 @@ class Frame(NamedTuple):
     """Where the points lie: what centring and scaling need, found by one pass over them."""
 
     centre: Block  # (d,) float64
+    low: Block  # (d,) float64, least value of each feature
     extent: Block  # (d,) float64, max - min of each feature
     exponent: int  # points · 2^-exponent, once centred, lie within [-1, 1]
 
@@ -38,6 +40,10 @@ class Metric(Protocol):
     @property
     def name(self) -> str:
         """As the user named it."""
+
+    @property
+    def relative_error(self) -> float | None:
+        """Largest relative error of a distance against exact arithmetic; None if not proven."""
 
     def rows(self, block: Block) -> Prepared:
         """Make the rows of a tile ready."""
@@ -62,6 +68,10 @@ class EuclideanMetric:
     name: str
     frame: Frame
     threshold: float
+
+    @property
+    def relative_error(self) -> None:
+        return None  # for many features, `cancellation_threshold` is an estimate, if a safe one
 
     def rows(self, block: Block) -> Prepared:
         source, values, norms = self.columns(block)
@@ -93,11 +103,61 @@ class EuclideanMetric:
 
 
 @dataclass(frozen=True)
+class DifferenceMetric:
+    """Euclidean and squared Euclidean distance by direct differences in ``dtype``.
+
+    Padded to whole register blocks: ``values`` of rows (r', d) and of columns (d, c').
+    """
+
+    name: str
+    frame: Frame
+    dtype: np.dtype[Any]
+    out: np.dtype[Any]
+
+    @property
+    def squared(self) -> bool:
+        return self.name == "sqeuclidean"
+
+    @property
+    def relative_error(self) -> float:
+        own = differences.relative_error(self.frame.centre.size, self.dtype, self.squared)
+        return own + float(np.finfo(self.out).eps)
+
+    def rows(self, block: Block) -> Prepared:
+        return self._ready(block, differences.ROWS, transposed=False)
+
+    def columns(self, block: Block) -> Prepared:
+        return self._ready(block, differences.COLUMNS, transposed=True)
+
+    def _ready(self, block: Block, unit: int, *, transposed: bool) -> Prepared:
+        values = np.empty((block.shape[1], -(-len(block) // unit) * unit), self.dtype)
+        scale = 2.0**-self.frame.exponent
+        anchor = np.where(self.frame.extent == 0, self.frame.low, 0.0)
+        differences.scale_transposed(block, anchor, scale, values)
+        return Prepared(block, values if transposed else np.ascontiguousarray(values.T), NO_NORMS)
+
+    def fill(
+        self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
+    ) -> None:
+        shape = rows.values.shape[0], columns.values.shape[1]
+        sums = scratch.view(self.dtype)[: shape[0] * shape[1]].reshape(shape)
+        differences.square_sums(rows.values, columns.values, sums)
+        scale = 2.0**-self.frame.exponent
+        differences.finish_sums(
+            sums, rows.source, columns.source, scale, self.squared, panel, first
+        )
+
+
+@dataclass(frozen=True)
 class CosineMetric:
     """``1 - cos`` by matrix product of normalised rows, nearly parallel pairs recomputed."""
 
     name: str
     threshold: float
+
+    @property
+    def relative_error(self) -> None:
+        return None
 
     def rows(self, block: Block) -> Prepared:
         # Exact powers of two keep the norm in range for any magnitude, and the direction exact.
@@ -123,6 +183,15 @@ class CoordinateMetric:
 
     name: str
     dtype: np.dtype[Any]
+    out: np.dtype[Any]
+    n_features: int
+
+    @property
+    def relative_error(self) -> float:
+        # Differences in ``dtype``, their sum (or its root and ratio) in float64, the result in
+        # ``out``.
+        single = [float(np.finfo(dtype).eps) for dtype in (self.dtype, self.out)]
+        return sum(single) + (self.n_features + 8) * 2.0**-53
 
     def rows(self, block: Block) -> Prepared:
         values = block.astype(self.dtype, copy=False)
@@ -158,6 +227,10 @@ class PairwiseMetric:
     boolean: bool = False
     # Formulas of the kind 1 - x may fall below zero by rounding.
     tolerance: float = 1e-12
+
+    @property
+    def relative_error(self) -> None:
+        return None
 
     def rows(self, block: Block) -> Prepared:
         values = block != 0 if self.boolean else block

@@ -11,7 +11,7 @@ import difflib
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from silchunk.metric_kinds import (
     SCIPY_METRICS,
     CoordinateMetric,
     CosineMetric,
+    DifferenceMetric,
     EuclideanMetric,
     Frame,
     Metric,
@@ -31,28 +32,54 @@ from silchunk.rows import Block, RowSource
 # Pairs of points on which a callable is tried before any work.
 CALLABLE_PAIRS = 32
 
+# What is promised of every distance in float32, its rounding included.
+PROMISED_FLOAT32_ERROR = 1e-6
+
 ALIASES = {"l2": "euclidean", "l1": "manhattan", "cityblock": "manhattan"}
 
 
-def _euclidean(name: str, frame: Frame, source: np.dtype[Any], out: np.dtype[Any]) -> Metric:
+class _Wanted(NamedTuple):
+    """What a core metric is made for."""
+
+    name: str
+    frame: Frame
+    source: np.dtype[Any]  # of the points
+    out: np.dtype[Any]  # of the distances
+    proven: bool  # whether the error of a distance has to be a proven one
+
+    @property
+    def computed_in(self) -> np.dtype[Any]:
+        """Dtype in which differences of coordinates are formed."""
+        both_single = self.source == np.float32 and self.out == np.float32
+        return np.dtype(np.float32 if both_single else np.float64)
+
+
+def _euclidean(wanted: _Wanted) -> Metric:
+    name, frame, _, out, proven = wanted
     # The scale and its inverse have to be normal numbers of the result's dtype.
     low, high = (-100, 120) if out == np.float32 else (-1000, 1000)
     frame = frame._replace(exponent=min(max(frame.exponent, low), high))
+    direct = DifferenceMetric(name, frame, wanted.computed_in, out)
+    if direct.dtype == np.float32 and direct.relative_error <= PROMISED_FLOAT32_ERROR:
+        return direct
+    if proven:
+        return DifferenceMetric(name, frame, np.dtype(np.float64), out)
     threshold = kernel.cancellation_threshold(frame.centre.size, _relative_error(out))
     return EuclideanMetric(name, frame, threshold)
 
 
-def _cosine(name: str, frame: Frame, source: np.dtype[Any], out: np.dtype[Any]) -> Metric:
-    threshold = 2.0 * kernel.cancellation_threshold(frame.centre.size, _relative_error(out))
-    return CosineMetric(name, threshold)
+def _cosine(wanted: _Wanted) -> Metric:
+    n_features = wanted.frame.centre.size
+    threshold = 2.0 * kernel.cancellation_threshold(n_features, _relative_error(wanted.out))
+    return CosineMetric(wanted.name, threshold)
 
 
-def _coordinate(name: str, frame: Frame, source: np.dtype[Any], out: np.dtype[Any]) -> Metric:
-    both_single = source == np.float32 and out == np.float32
-    return CoordinateMetric(name, np.dtype(np.float32 if both_single else np.float64))
+def _coordinate(wanted: _Wanted) -> Metric:
+    n_features = wanted.frame.centre.size
+    return CoordinateMetric(wanted.name, wanted.computed_in, wanted.out, n_features)
 
 
-CORE_METRICS: dict[str, Callable[[str, Frame, np.dtype[Any], np.dtype[Any]], Metric]] = {
+CORE_METRICS: dict[str, Callable[[_Wanted], Metric]] = {
     "euclidean": _euclidean,
     "sqeuclidean": _euclidean,
     "cosine": _cosine,
@@ -138,8 +165,13 @@ def make_metric(
     frame: Frame,
     source: RowSource,
     dtype: np.dtype[Any],
+    *,
+    proven: bool = False,
 ) -> Metric:
-    """Build the metric for points that lie in ``frame``; distances are wanted in ``dtype``."""
+    """Build the metric for points that lie in ``frame``; distances are wanted in ``dtype``.
+
+    ``proven`` prefers a kernel whose error is proven over a faster one, where there is one.
+    """
     name = canonical_name(metric)
     if name in CORE_METRICS and not callable(metric):
         if params:
@@ -147,7 +179,7 @@ def make_metric(
         largest = largest_distance(name, frame.extent)
         refuse_out_of_range(largest, dtype, f"{name} distances of these points are")
         source_dtype = np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
-        return CORE_METRICS[name](name, frame, source_dtype, dtype)
+        return CORE_METRICS[name](_Wanted(name, frame, source_dtype, dtype, proven))
     from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 
     function = metric if callable(metric) else name

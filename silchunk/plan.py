@@ -13,6 +13,8 @@ from silchunk.errors import OverBudgetError
 RUNTIME_BYTES = 224 << 20
 # scikit-learn and scipy, loaded for metrics that come from them.
 SCIKIT_LEARN_BYTES = 96 << 20
+# scipy's optimisers, loaded for bounds of fixed cluster sizes, and what they take.
+OPTIMISER_BYTES = 64 << 20
 
 # Panels are 64 · 2^k rows: sums over rows run along one binary tree of 64-row leaves, whose
 # nodes every such panel matches.
@@ -27,12 +29,21 @@ TILE_COLUMNS = 1024
 # Points are read this many at a time, unless their chunks are longer.
 READ_ROWS = 8192
 
+# Sampled rows take their distances in blocks of this many columns, on a fixed grid, and hold no
+# more than this many of a row's distances at once, where they hold any.
+STREAM_COLUMNS = 8192
+HELD_VALUES = 1 << 16
+# Bins of such a row, counted with what they hold: edges, counts, sums, losses, marks.
+BINS_BYTES = 3 * 1024 * 5 * 8
+
 
 @dataclass(frozen=True)
 class Plan:
-    """How a job over the n × n distances is cut into row panels. All sizes in bytes or rows."""
+    """How a job over rows of the n × n distances is cut into panels. All sizes in bytes or rows."""
 
     n: int
+    n_rows: int  # that are computed: n, or fewer where they are sampled
+    columns: int  # of a panel that are held at once
     itemsize: int
     panel_rows: int
     concurrency: int
@@ -45,12 +56,12 @@ class Plan:
     @property
     def n_panels(self) -> int:
         """Number of tasks: one per panel."""
-        return -(-self.n // self.panel_rows)
+        return -(-self.n_rows // self.panel_rows)
 
     @property
     def panel_bytes(self) -> int:
         """Size of one panel of distances."""
-        return self.panel_rows * self.n * self.itemsize
+        return self.panel_rows * self.columns * self.itemsize
 
     @property
     def peak_bytes(self) -> int:
@@ -59,7 +70,7 @@ class Plan:
 
     def panels(self) -> list[tuple[int, int]]:
         """Row ranges [start, stop) of the panels, in order."""
-        return ranges(self.n, self.panel_rows)
+        return ranges(self.n_rows, self.panel_rows)
 
     @property
     def check_rows(self) -> int:
@@ -76,7 +87,7 @@ class Plan:
     def facts(self) -> list[tuple[str, str]]:
         """The plan as (name, value) pairs for people."""
         return [
-            ("distances", f"{self.n:,} x {self.n:,}, {self.itemsize} bytes each"),
+            ("distances", f"{self.n_rows:,} x {self.n:,}, {self.itemsize} bytes each"),
             ("panels", f"{self.n_panels:,} of {self.panel_rows:,} rows, one task each"),
             ("panel size", format_bytes(self.panel_bytes)),
             ("at once", f"{self.concurrency} in each process"),
@@ -171,6 +182,8 @@ def plan_panels(
             if running * task_bytes(rows) <= available:
                 return Plan(
                     n=n,
+                    n_rows=n,
+                    columns=n,
                     itemsize=itemsize,
                     panel_rows=rows,
                     concurrency=running,
@@ -189,6 +202,69 @@ def plan_panels(
         f"{format_bytes(least)} for one panel of {min(sizes[0], n)} rows), but the budget allows "
         f"{format_bytes(budget_bytes)}. Raise memory= to {format_bytes(needed)} or more"
         + (', or pass dtype="float32"' if itemsize == 8 else "")
+        + ("" if not resident_bytes else ", or pass the input as a file instead of an array")
+        + "."
+    )
+
+
+def plan_sample(
+    *,
+    n: int,
+    n_rows: int,
+    width: int,
+    itemsize: int,
+    budget_bytes: int,
+    concurrency: int,
+    resident_bytes: int = 0,
+    chunk_rows: int = 1,
+    row_results: int = 1,
+    runtime_bytes: int = RUNTIME_BYTES,
+) -> Plan:
+    """Plan a job that streams ``n_rows`` sampled rows over all n points in blocks of columns.
+
+    Parameters are those of `plan_panels`; the memory does not depend on n.
+
+    Raises
+    ------
+    OverBudgetError
+    """
+    read_rows = max(READ_ROWS, _round_up(chunk_rows, STREAM_COLUMNS))
+
+    def task_bytes(panel_rows: int) -> int:
+        rows = min(panel_rows, n_rows)
+        # A block of columns, and what of a row is held, twice while it is sorted.
+        values = rows * (STREAM_COLUMNS + HELD_VALUES) * itemsize + 2 * HELD_VALUES * 8
+        scratch = 2 * read_rows * width * 8 + 3 * TILE_COLUMNS * width * 8
+        scratch += 6 * rows * width * 8 + 2 * LEAF_ROWS * TILE_COLUMNS * 8
+        return values + scratch + rows * (BINS_BYTES + row_results * 8)
+
+    sizes = [LEAF_ROWS // 8]
+    while sizes[-1] < PREFERRED_PANEL_ROWS and sizes[-1] < n_rows:
+        sizes.append(2 * sizes[-1])
+    available = budget_bytes - runtime_bytes - resident_bytes
+    for running in range(concurrency, 0, -1):
+        # Every core has a part of the sample.
+        for rows in reversed(sizes):
+            if running * task_bytes(rows) <= available and rows * (running - 1) < n_rows:
+                return Plan(
+                    n=n,
+                    n_rows=n_rows,
+                    columns=STREAM_COLUMNS,
+                    itemsize=itemsize,
+                    panel_rows=rows,
+                    concurrency=running,
+                    read_rows=read_rows,
+                    task_bytes=task_bytes(rows),
+                    resident_bytes=resident_bytes,
+                    runtime_bytes=runtime_bytes,
+                    budget_bytes=budget_bytes,
+                )
+    needed = runtime_bytes + resident_bytes + task_bytes(sizes[0])
+    raise OverBudgetError(
+        f"a sample of {n_rows:,} rows needs at least {format_bytes(needed)} of memory in each "
+        f"process ({format_bytes(runtime_bytes)} runtime, {format_bytes(resident_bytes)} input and "
+        f"results), but the budget allows {format_bytes(budget_bytes)}. Raise memory= to "
+        f"{format_bytes(needed)} or more"
         + ("" if not resident_bytes else ", or pass the input as a file instead of an array")
         + "."
     )

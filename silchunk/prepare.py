@@ -19,10 +19,18 @@ from silchunk.distances import DistanceMatrix, find_store
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError, SilchunkWarning
 from silchunk.inbox import Consume
-from silchunk.panels import MatrixPanels, PanelSource, PointPanels
+from silchunk.panels import FromPoints, MatrixPanels, PanelSource, PointPanels
 from silchunk.points import as_rows
 from silchunk.progress import Progress
-from silchunk.rows import DaskRows, RowSource, float_dtype, in_memory, on_disk, scratch_folder
+from silchunk.row_table import RowTable
+from silchunk.rows import (
+    DaskRows,
+    RowSource,
+    float_dtype,
+    in_memory,
+    on_disk,
+    scratch_folder,
+)
 
 # Input of up to this part of the budget is held in memory, so that it is read from disk once.
 HELD_SHARE = 8
@@ -39,6 +47,19 @@ class Arguments:
     memory: int | str | None = None
     progress: Progress = None
     scheduler: Scheduler = None
+    certify: bool = False
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a function keeps of each row and point, known once n is."""
+
+    outputs: int = 1  # as in `plan_panels`
+    row_results: int = 1  # as in `plan_panels`
+    point_results: int = 0  # numbers of 8 bytes per point that are held throughout
+    table_columns: int = 0  # numbers per point that may lie in a file where they are many
+    runtime_bytes: int = 0  # of libraries that are loaded for it
+    sampled_rows: int | None = None  # rows streamed over all points, where they are a sample
 
 
 @dataclass(frozen=True)
@@ -51,6 +72,10 @@ class Job:
     progress: Progress
     metric_name: str
     source: RowSource
+    # Largest relative error of the distances: of stored ones, of computed ones where they are to be
+    # certified.
+    relative_error: float
+    table: RowTable
 
     @property
     def n(self) -> int:
@@ -82,10 +107,7 @@ def prepared(
     X: Any,
     arguments: Arguments,
     *,
-    outputs: int = 1,
-    row_results: int = 1,
-    result_bytes: int = 0,
-    check_n: Callable[[int], object] = lambda n: None,
+    needs_of: Callable[[int], Needs] = lambda n: Needs(),
     panel_copies: int = 1,
     panel_rows: int | None = None,
 ) -> Iterator[Job]:
@@ -95,12 +117,8 @@ def prepared(
     ----------
     X : points (n, d) or, with ``metric="precomputed"``, a distance matrix (n, n)
     arguments : Arguments
-    outputs, row_results : int
-        As in `silchunk.plan.plan_panels`.
-    result_bytes : int
-        Bytes of results per point that are held throughout.
-    check_n : callable
-        Called with n before any pass over the data, to refuse arguments that do not go with it.
+    needs_of : callable
+        Called with n before any pass over the data; also refuses arguments that do not go with it.
     panel_copies, panel_rows : int
         As in `silchunk.plan.plan_panels`.
     """
@@ -113,33 +131,44 @@ def prepared(
     held_bytes = budget // HELD_SHARE
     with scratch_folder(engine.scratch_parent()) as scratch, where.current():
         source = kept or as_rows(X)
-        dtype = _panel_dtype(arguments.dtype, source)
+        dtype = _panel_dtype(arguments, source, name)
         if name == "precomputed":
             precomputed.check_square(source, "X")
         n, width = source.shape
         if n < 2:
             raise InputError(f"X has {n} point; a silhouette needs 2 at least.")
-        check_n(n)
+        needs = needs_of(n)
         # Held in memory: what is there already, and what is small enough to be read once.
         nbytes = n * width * 8
         held = nbytes <= held_bytes and not where.distributed
         held = held and (name != "precomputed" or isinstance(source, DaskRows))
-        resident_bytes = max(source.resident_bytes, nbytes if held else 0)
-        job_plan = plan.plan_panels(
-            n=n,
-            width=width,
-            itemsize=dtype.itemsize,
-            budget_bytes=budget,
-            concurrency=where.concurrency,
-            from_points=name != "precomputed",
-            resident_bytes=(0 if where.distributed else resident_bytes) + n * result_bytes,
-            chunk_rows=source.chunk_rows,
-            outputs=outputs,
-            row_results=row_results,
-            panel_copies=panel_copies,
-            panel_rows=panel_rows,
-            runtime_bytes=plan.RUNTIME_BYTES + _extra_runtime(name),
-        )
+        input_bytes = max(source.resident_bytes, nbytes if held else 0)
+        result_bytes = 8 * n * needs.point_results
+        table_bytes = 8 * n * needs.table_columns
+        table_in_memory = table_bytes <= held_bytes
+        common: dict[str, Any] = {
+            "n": n,
+            "width": width,
+            "itemsize": dtype.itemsize,
+            "budget_bytes": budget,
+            "concurrency": where.concurrency,
+            "resident_bytes": (0 if where.distributed else input_bytes)
+            + result_bytes
+            + (table_bytes if table_in_memory else 0),
+            "chunk_rows": source.chunk_rows,
+            "row_results": needs.row_results,
+            "runtime_bytes": plan.RUNTIME_BYTES + _extra_runtime(name) + needs.runtime_bytes,
+        }
+        if needs.sampled_rows is not None and name != "precomputed":
+            job_plan = plan.plan_sample(n_rows=needs.sampled_rows, **common)
+        else:
+            job_plan = plan.plan_panels(
+                from_points=name != "precomputed",
+                outputs=needs.outputs,
+                panel_copies=panel_copies,
+                panel_rows=panel_rows,
+                **common,
+            )
         if isinstance(source, DaskRows):
             source = source.computed(scratch, held_bytes if held else 0)
         elif held:
@@ -173,6 +202,8 @@ def prepared(
             arguments.progress,
             kept.metric if kept else name,
             source,
+            _distance_error(panels, arguments, name),
+            RowTable(needs.table_columns, None if table_in_memory else scratch / "table.npy", n),
         )
 
 
@@ -189,17 +220,38 @@ def _metric_name(arguments: Arguments, kept: DistanceMatrix | None) -> str:
     return "precomputed"
 
 
-def _panel_dtype(dtype: Any, source: RowSource) -> np.dtype[Any]:
-    if dtype is None:
-        return float_dtype(source.dtype)
+def _panel_dtype(arguments: Arguments, source: RowSource, name: str) -> np.dtype[Any]:
+    """The dtype asked for, or that of the input; what is certified is not rounded to float32."""
+    single, double = np.dtype(np.float32), np.dtype(np.float64)
+    exact = float_dtype(source.dtype) if name == "precomputed" else double
+    if arguments.dtype is None:
+        return exact if arguments.certify else float_dtype(source.dtype)
     try:
-        wanted = np.dtype(dtype)
+        wanted = np.dtype(arguments.dtype)
     except TypeError:
         wanted = np.dtype(object)
-    for known in (np.dtype(np.float32), np.dtype(np.float64)):
-        if wanted == known:
-            return known
-    raise InputError(f"dtype must be 'float32' or 'float64'; got {dtype!r}.")
+    if wanted not in (single, double):
+        raise InputError(f"dtype must be 'float32' or 'float64'; got {arguments.dtype!r}.")
+    if arguments.certify and wanted.itemsize < exact.itemsize:
+        raise InputError('certify=True works in float64: leave out dtype="float32".')
+    return single if wanted == single else double
+
+
+def _distance_error(panels: PanelSource, arguments: Arguments, name: str) -> float:
+    """Largest relative error of the distances that is to be accounted for."""
+    if not arguments.certify or not isinstance(panels, FromPoints):
+        return panels.relative_error
+    proven = panels.metric.relative_error
+    if proven is None:
+        warnings.warn(
+            f"the rounding error of {name} distances is not proven: certify=True holds for the "
+            "distances as computed, not for the points. It does for euclidean, sqeuclidean, "
+            "manhattan, chebyshev and nan_euclidean.",
+            SilchunkWarning,
+            stacklevel=3,
+        )
+        return panels.relative_error
+    return proven
 
 
 def _extra_runtime(name: str) -> int:
@@ -229,7 +281,9 @@ def _point_panels(
         scan.refuse_zero_rows(source, name="X", where=where, read_rows=read_rows)
     if name in ("seuclidean", "mahalanobis") and not params:
         params = _fitted_params(name, source, frame, where, read_rows)
-    metric = metrics.make_metric(arguments.metric, params, frame, source, dtype)
+    metric = metrics.make_metric(
+        arguments.metric, params, frame, source, dtype, proven=arguments.certify
+    )
     if isinstance(metric, metric_kinds.PairwiseMetric):
         if metric.boolean and source.dtype.kind != "b":
             warnings.warn(

@@ -100,7 +100,7 @@ def scan_points(
     centre = np.where(np.isfinite(centre), centre, low / 2 + high / 2)
     reach = float(np.maximum(high / 2 - centre / 2, centre / 2 - low / 2).max())
     exponent = math.frexp(reach)[1] + 1 if reach > 0 else 0
-    return Frame(centre, extent, exponent)
+    return Frame(centre, low, extent, exponent)
 
 
 @dataclass(frozen=True)

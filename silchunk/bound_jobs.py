@@ -1,0 +1,171 @@
+"""The one pass behind every bound: rows to point bounds, their means, and a table of sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from silchunk import checkpoint as checkpoints
+from silchunk.constraints import Sizes, size_range
+from silchunk.panels import FromPoints
+from silchunk.plan import LEAF_ROWS, OPTIMISER_BYTES, ranges
+from silchunk.prepare import Arguments, Job, Needs, prepared
+from silchunk.reduction import PickRows, ReducedRows, ReduceRows, Wanted
+from silchunk.rounding import certified, outward
+from silchunk.rows import Block, RowSource
+from silchunk.streaming import StreamRows
+from silchunk.sums import AlignedSum, Node
+
+Vector = np.ndarray[Any, np.dtype[Any]]
+Path = str | os.PathLike[str] | None
+
+# Up to so many sizes are reduced one by one, which is faster than the whole curve.
+FEW_SIZES = 3
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What is known of all rows, or of a sample of them."""
+
+    samples: Vector  # (rows, ranges of sizes)
+    means: Vector  # (ranges,), or of the whole curve
+    table: RowSource  # (rows, fixed sizes)
+
+
+@contextmanager
+def bound_job(
+    X: Any,
+    arguments: Arguments,
+    wanted_of: Callable[[int], Wanted],
+    *,
+    rows_of: Callable[[int], Vector] | None = None,
+    checkpoint: Path = None,
+) -> Iterator[tuple[Job, Wanted, Vector | None]]:
+    """Prepare a job.
+
+    Parameters
+    ----------
+    wanted_of : callable of n
+        What is to become of each row; refuses constraints that n points cannot meet.
+    rows_of : callable of n, optional
+        The sampled rows (s,), ascending.
+    """
+    known: list[tuple[Wanted, Vector | None]] = []
+
+    def needs_of(n: int) -> Needs:
+        wanted, rows = wanted_of(n), None if rows_of is None else rows_of(n)
+        known.append((wanted, rows))
+        # Samples; and the curve's tree of sums, a level for each doubling of the leaves.
+        return Needs(
+            outputs=1 if wanted.curve else 0,
+            row_results=wanted.n_ranges + len(wanted.fixed),
+            point_results=2 * wanted.n_ranges + (16 if wanted.curve else 0),
+            table_columns=len(wanted.fixed),
+            runtime_bytes=OPTIMISER_BYTES if wanted.fixed else 0,
+            sampled_rows=None if rows is None else len(rows),
+        )
+
+    panel_rows = checkpoints.panel_rows(checkpoint)
+    with prepared(X, arguments, needs_of=needs_of, panel_rows=panel_rows) as job:
+        yield (job, *known[-1])
+
+
+def reduce_all(
+    job: Job, wanted: Wanted, arguments: Arguments, checkpoint: Path, rows: Vector | None = None
+) -> Reduced:
+    """Map all panels, or those of the sampled ``rows``; bounds are rounded as asked for."""
+    n_rows = job.n if rows is None else len(rows)
+    samples = np.empty((n_rows, wanted.n_ranges))
+    sums = AlignedSum()
+    panels = job.plan.panels()
+    task: Any = ReduceRows(job.panels, wanted)
+    if rows is not None and isinstance(job.panels, FromPoints):
+        task = StreamRows(job.panels, wanted, rows)
+    elif rows is not None:
+        task = PickRows(job.panels, wanted, rows)
+        panels = [p for p in panels if np.searchsorted(rows, p[0]) < np.searchsorted(rows, p[1])]
+    filled = 0
+
+    def combine(_: int, reduced: ReducedRows) -> None:
+        nonlocal filled
+        count = len(reduced.bounds)
+        samples[filled : filled + count] = reduced.bounds
+        filled += count
+        job.table.append(_rounded(reduced.table, job, arguments))
+        for node in reduced.totals:
+            sums.add(node)
+
+    with _kept(checkpoint, job, arguments, wanted, rows) as kept:
+        checkpoints.map_panels(
+            job, task, combine, "silhouette bound", kept, ReducedRows.from_arrays, panels
+        )
+    means = sums.total() / job.n if wanted.curve else mean_over_rows(samples)
+    return Reduced(
+        _rounded(samples, job, arguments),
+        _rounded(means, job, arguments, mean_of=n_rows),
+        job.table.source,
+    )
+
+
+def point_bounds(
+    X: Any,
+    arguments: Arguments,
+    min_cluster_size: Sizes,
+    n_clusters: int | None,
+    checkpoint: Path,
+    *,
+    keep_samples: bool = True,
+) -> Reduced:
+    """Bounds of all points for each minimum size, and their means.
+
+    Without ``keep_samples``, memory does not grow with the number of sizes.
+    """
+    asked: list[Vector] = []
+
+    def wanted_of(n: int) -> Wanted:
+        within = size_range(min_cluster_size, n_clusters, n)
+        asked.append(np.array(within.smallest, np.int64))
+        curve = len(within.smallest) > FEW_SIZES
+        if curve and not keep_samples:
+            within = size_range(within.smallest[0], n_clusters, n)
+        return Wanted(within, curve=curve)
+
+    with bound_job(X, arguments, wanted_of, checkpoint=checkpoint) as (job, wanted, _):
+        reduced = reduce_all(job, wanted, arguments, checkpoint)
+        means = reduced.means[asked[-1] - 1] if wanted.curve else reduced.means
+        return Reduced(reduced.samples, means, reduced.table)
+
+
+def _rounded(bounds: Vector, job: Job, arguments: Arguments, mean_of: int = 0) -> Vector:
+    if arguments.certify:
+        return certified(bounds, job.n, job.relative_error, mean_of)
+    return outward(bounds, job.relative_error)
+
+
+def _kept(
+    checkpoint: Path, job: Job, arguments: Arguments, wanted: Wanted, rows: Vector | None
+) -> Any:
+    if checkpoint is None:
+        return nullcontext(None)
+    task: Mapping[str, Any] = {
+        "wanted": asdict(wanted),
+        "rows": None if rows is None else rows.tolist(),
+        "certify": arguments.certify,
+    }
+    return checkpoints.opened(checkpoint, job, arguments, task)
+
+
+def mean_over_rows(samples: Block) -> Vector:
+    """Column means, added in the same order as the curve: equal to it to the last bit."""
+    if not samples.shape[1]:
+        return np.empty(0)
+    sums = AlignedSum()
+    for first, last in ranges(len(samples), LEAF_ROWS):
+        sums.add(Node(0, np.cumsum(samples[first:last], axis=0)[-1]))
+    means: Vector = sums.total() / len(samples)
+    return means

@@ -1,0 +1,133 @@
+"""Rows of distances, reduced to what is kept of them; the tasks that do it for a row panel.
+
+One task reads or computes a panel, sorts its rows, and returns a few numbers for each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from silchunk.buffers import borrowed
+from silchunk.constraints import SizeRange
+from silchunk.kernels import bound as kernel
+from silchunk.panels import PanelSource
+from silchunk.plan import LEAF_ROWS, ranges
+from silchunk.sums import AlignedSum, Node
+
+Vector = np.ndarray[Any, np.dtype[Any]]
+
+# Rows are sorted and reduced this many bytes at a time.
+CACHED_BYTES = 256 << 10
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to become of each row."""
+
+    within: SizeRange | None = None  # bounds for each of its smallest sizes
+    curve: bool = False  # and the sum over rows, for all smallest sizes
+    fixed: tuple[int, ...] = ()  # bounds for clusters of just these sizes
+
+    @property
+    def n_ranges(self) -> int:
+        return 0 if self.within is None else len(self.within.smallest)
+
+    def curve_length(self, n: int) -> int:
+        """Number of smallest sizes there are."""
+        return n // self.within.at_least if self.curve and self.within is not None else 0
+
+    def reduce(self, rows: Vector, bounds: Vector, table: Vector, total: Vector) -> None:
+        """Sort ``rows`` in place and reduce them, a few at a time, while they are in cache.
+
+        Parameters
+        ----------
+        rows : (r, n)
+        bounds : (r, n_ranges), filled in
+        table : (r, len(fixed)), filled in
+        total : (curve_length(n),), added to
+        """
+        n = rows.shape[1]
+        step = max(1, CACHED_BYTES // (n * rows.itemsize))
+        for first, last in ranges(len(rows), step):
+            few, out = rows[first:last], bounds[first:last]
+            few.sort(axis=1)  # the point itself, at distance 0, comes first
+            if self.within is not None and self.curve:
+                sizes = np.array(self.within.smallest, np.int64)
+                kernel.constraint_curve(few, sizes, self.within.at_least, out, total)
+            elif self.within is not None:
+                for j, m in enumerate(self.within.smallest):
+                    kernel.point_bounds(few, m, self.within.largest(m, n), out[:, j])
+            if self.fixed:
+                kernel.size_bounds(few, np.array(self.fixed, np.int64), table[first:last])
+
+
+@dataclass(frozen=True)
+class ReducedRows:
+    """What a task returns of its rows."""
+
+    bounds: Vector  # (r, n_ranges)
+    table: Vector  # (r, number of fixed sizes)
+    totals: list[Node]  # of the curve, over aligned leaves of rows
+
+    def arrays(self) -> dict[str, Vector]:
+        """All of it as arrays, to be kept in a file."""
+        length = len(self.totals[0].total) if self.totals else 0
+        return {
+            "bounds": self.bounds,
+            "table": self.table,
+            "levels": np.array([node.level for node in self.totals], np.int64),
+            "totals": np.array([node.total for node in self.totals]).reshape(-1, length),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Vector]) -> ReducedRows:
+        """The reverse of `arrays`."""
+        levels, totals = arrays["levels"].tolist(), arrays["totals"]
+        nodes = [Node(level, total) for level, total in zip(levels, totals, strict=True)]
+        return cls(arrays["bounds"], arrays["table"], nodes)
+
+
+@dataclass(frozen=True)
+class ReduceRows:
+    """Panel task: read or compute a panel and reduce all of its rows."""
+
+    panels: PanelSource
+    wanted: Wanted
+
+    def __call__(self, start: int, stop: int) -> ReducedRows:
+        n, wanted = self.panels.n, self.wanted
+        bounds = np.empty((stop - start, wanted.n_ranges))
+        table = np.empty((stop - start, len(wanted.fixed)))
+        sums = AlignedSum()
+        with borrowed((stop - start, n), self.panels.dtype) as panel:
+            self.panels.read(start, stop, panel)
+            for first, last in ranges(stop - start, LEAF_ROWS):
+                total = np.zeros(wanted.curve_length(n))
+                leaf = slice(first, last)
+                wanted.reduce(panel[leaf], bounds[leaf], table[leaf], total)
+                if wanted.curve:
+                    sums.add(Node(0, total))
+        return ReducedRows(bounds, table, sums.nodes)
+
+
+@dataclass(frozen=True)
+class PickRows:
+    """Panel task: read a panel of a matrix and reduce those of its rows that are sampled."""
+
+    panels: PanelSource
+    wanted: Wanted
+    rows: Vector  # (s,) int64, ascending
+
+    def __call__(self, start: int, stop: int) -> ReducedRows:
+        first, last = np.searchsorted(self.rows, [start, stop])
+        bounds = np.empty((last - first, self.wanted.n_ranges))
+        none = np.empty((last - first, 0))
+        with borrowed((stop - start, self.panels.n), self.panels.dtype) as panel:
+            self.panels.read(start, stop, panel)
+            for i, row in enumerate(self.rows[first:last] - start):
+                one = slice(i, i + 1)
+                self.wanted.reduce(panel[row : row + 1], bounds[one], none[one], none[0, :])
+        return ReducedRows(bounds, none, [])

@@ -1,0 +1,178 @@
+"""Bounds from a sample of the rows: an estimate, how sure it is, and an upper limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from silchunk import confidence as limits
+from silchunk.bound_jobs import Path, bound_job, reduce_all
+from silchunk.bound_result import worst_case_error
+from silchunk.constraints import Sizes, size_range
+from silchunk.errors import InputError
+from silchunk.prepare import Arguments
+from silchunk.reduction import Wanted
+
+Vector = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, repr=False)
+class SampledBound:
+    """The upper bound of the average silhouette width, estimated from some of its rows.
+
+    Attributes
+    ----------
+    estimate : float, or array with one entry for each minimum cluster size
+        Mean of the sampled points' bounds: unbiased, and as likely below the bound as above it.
+    standard_error : float or array
+        Of the estimate.
+    upper_limit : float or array
+        With probability ``confidence`` over the draw of the sample, the bound is below this, and so
+        is every clustering's score: one probability for each entry.
+    confidence : float
+    n, sample_size : int
+        Number of points, and of those sampled.
+    metric : str
+    min_cluster_size : int or tuple of int
+    n_clusters : int or None
+    certified : bool
+        Whether the sampled points' bounds hold in exact arithmetic.
+    """
+
+    estimate: Any
+    standard_error: Any
+    upper_limit: Any
+    confidence: float
+    n: int
+    sample_size: int
+    metric: str
+    min_cluster_size: int | tuple[int, ...]
+    n_clusters: int | None
+    certified: bool
+
+    def wcre(self, asw: float) -> float:
+        """Worst-case relative error of a clustering that scored ``asw``: ``(limit - asw) / limit``
+        of the (first) upper limit.
+
+        Raises
+        ------
+        InputError
+            If ``asw`` is no silhouette, or above the limit.
+        """
+        whose = f"in the same metric ({self.metric}), and with no cluster smaller than asked for"
+        return worst_case_error(asw, float(np.ravel(self.upper_limit)[0]), whose)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"Silhouette upper bound of {self.n:,} points ({self.metric} distance), from "
+            f"{self.sample_size:,} of them"
+        ]
+        clusters = "clusters" if self.n_clusters is None else f"{self.n_clusters:,} clusters"
+        for m, estimate, error, limit in zip(
+            np.ravel(self.min_cluster_size),
+            np.ravel(self.estimate),
+            np.ravel(self.standard_error),
+            np.ravel(self.upper_limit),
+            strict=True,
+        ):
+            lines.append(
+                f"  {clusters} of {m:,} or more points: about {estimate:.6f} (standard error "
+                f"{error:.6f}), with confidence {self.confidence:g} <= {limit:.6f}"
+            )
+        return "\n".join(lines)
+
+
+def draw_rows(sample_size: Any, random_state: Any, n: int) -> Vector:
+    """``sample_size`` of n rows, none twice, in the order they were drawn.
+
+    Parameters
+    ----------
+    sample_size : int
+        2 … n.
+    random_state : None, int, numpy.random.Generator or RandomState
+        As in scikit-learn; None is new randomness.
+
+    Raises
+    ------
+    InputError
+    """
+    if isinstance(sample_size, bool) or not isinstance(sample_size, (int, np.integer)):
+        raise InputError(f"sample_size takes an integer; got {sample_size!r}.")
+    if not 2 <= sample_size <= n:
+        raise InputError(f"sample_size must be from 2 to n = {n:,}; got {sample_size:,}.")
+    if isinstance(random_state, np.random.RandomState):
+        return random_state.permutation(n)[:sample_size].astype(np.int64)
+    try:
+        generator = np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"random_state must be None, an integer or a generator; got {random_state!r}."
+        ) from error
+    return generator.choice(n, int(sample_size), replace=False, shuffle=True).astype(np.int64)
+
+
+def checked_confidence(confidence: Any) -> float:
+    """A probability strictly between 0 and 1.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < confidence < 1.0:
+        raise InputError(f"confidence must be between 0 and 1, such as 0.95; got {confidence!r}.")
+    return float(confidence)
+
+
+def sampled_bound(
+    X: Any,
+    arguments: Arguments,
+    *,
+    min_cluster_size: Sizes,
+    n_clusters: int | None,
+    sample_size: Any,
+    random_state: Any,
+    confidence: Any,
+    checkpoint: Path,
+) -> SampledBound:
+    """Draw rows, bound each of them against all points, and sum up."""
+    confidence = checked_confidence(confidence)
+    drawn: list[Vector] = []
+
+    def wanted_of(n: int) -> Wanted:
+        return Wanted(size_range(min_cluster_size, n_clusters, n))
+
+    def rows_of(n: int) -> Vector:
+        drawn.append(draw_rows(sample_size, random_state, n))
+        return np.sort(drawn[-1])
+
+    with bound_job(X, arguments, wanted_of, rows_of=rows_of, checkpoint=checkpoint) as (
+        job,
+        wanted,
+        rows,
+    ):
+        ascending = reduce_all(job, wanted, arguments, checkpoint, rows).samples
+        assert wanted.within is not None
+        sizes = wanted.within.smallest
+        one = np.ndim(min_cluster_size) == 0
+        # Back to the order of the draw.
+        columns = ascending[np.searchsorted(np.sort(drawn[-1]), drawn[-1])].T.copy()
+        found = [
+            np.array([float(column.mean()) for column in columns]),
+            np.array([limits.standard_error(column, job.n) for column in columns]),
+            np.array([limits.upper_limit(column, job.n, confidence) for column in columns]),
+        ]
+        estimate, error, limit = [float(v[0]) if one else v for v in found]
+        return SampledBound(
+            estimate=estimate,
+            standard_error=error,
+            upper_limit=limit,
+            confidence=confidence,
+            n=job.n,
+            sample_size=len(ascending),
+            metric=job.metric_name,
+            min_cluster_size=sizes[0] if one else sizes,
+            n_clusters=wanted.within.n_clusters,
+            certified=arguments.certify,
+        )

@@ -1,0 +1,171 @@
+"""Sampled rows over all points in blocks of columns: memory does not grow with n."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from silchunk.kernels import streamed as kernel
+from silchunk.panels import FromPoints
+from silchunk.plan import HELD_VALUES, LEAF_ROWS, STREAM_COLUMNS, TILE_COLUMNS, ranges
+from silchunk.reduction import ReducedRows, Wanted
+from silchunk.rows import Block
+
+# Points that a row's first edges are taken from, in as many blocks at equal distances.
+EDGE_BLOCKS, EDGE_ROWS = 8, 512
+
+
+class _Row:
+    """One row on its way: binned until what can hold its least quotients is few, then collected."""
+
+    def __init__(self, n: int, edges: Block, smallest: Block, largest: Block) -> None:
+        self.n = n
+        self.sizes = smallest, largest
+        self.least = np.ones(len(smallest))
+        self.farthest = 0.0
+        self.done = self.collecting = False
+        self.kept, self.filled = edges[:0], 0
+        self._begin(edges, np.ones(len(edges) + 1, np.uint8))
+
+    def _begin(self, edges: Block, in_question: Block) -> None:
+        self.edges = edges
+        self.wanted = in_question
+        self.counts = np.zeros(len(edges) + 1, np.int64)
+        self.sums, self.lost = np.zeros(len(edges) + 1), np.zeros(len(edges) + 1)
+
+    def take(self, values: Block) -> None:
+        """Ascending values of one block of columns."""
+        if self.collecting:
+            self.filled = kernel.collect(values, self.edges, self.wanted, self.kept, self.filled)
+            return
+        kernel.add_to_bins(values, self.edges, self.counts, self.sums, self.lost)
+        self.farthest = max(self.farthest, float(values[-1]))
+
+    def end_pass(self) -> None:
+        """All columns have been seen once more."""
+        if self.collecting:
+            self.kept.sort()
+            kernel.least_of_bins(
+                self.n, self.kept, self.counts, self.sums, self.wanted, *self.sizes, self.least
+            )
+            self.done = True
+            return
+        if self.farthest == 0.0:  # as in a cluster of one
+            self.done = True
+            return
+        held = kernel.mark_bins(
+            self.n,
+            self.edges,
+            self.edges.dtype.type(self.farthest),
+            self.counts,
+            self.sums,
+            *self.sizes,
+            self.least,
+            self.wanted,
+        )
+        if not held:
+            self.done = True
+        elif held <= HELD_VALUES:
+            self.collecting = True
+            self.kept, self.filled = np.empty(held, self.edges.dtype), 0
+        else:
+            self._begin(*kernel.finer_bins(self.edges, self.wanted, self.farthest))
+
+
+@dataclass(frozen=True)
+class StreamRows:
+    """Task: the bounds of sampled rows [start, stop), by a few passes over all points."""
+
+    panels: FromPoints
+    wanted: Wanted
+    rows: Block  # (s,) int64, ascending
+
+    def __call__(self, start: int, stop: int) -> ReducedRows:
+        picked = self.rows[start:stop]
+        n = self.panels.n
+        own = self._own_points(picked)
+        bounds = np.empty((len(picked), self.wanted.n_ranges))
+        none = np.empty((len(picked), 0))
+        if n <= HELD_VALUES:  # whole rows, reduced as those of a panel are
+            whole = np.empty((len(picked), n), self.panels.dtype)
+            for column, block in self._column_blocks(own, picked):
+                whole[:, column : column + block.shape[1]] = block
+            self.wanted.reduce(whole, bounds, none, np.empty(0))
+        else:
+            self._stream(own, picked, bounds)
+        return ReducedRows(bounds, none, [])
+
+    def _stream(self, own: Block, picked: Block, bounds: Block) -> None:
+        within = self.wanted.within
+        assert within is not None
+        n = self.panels.n
+        smallest = np.array(within.smallest, np.int64)
+        largest = np.array([within.largest(m, n) for m in within.smallest], np.int64)
+        rows = [
+            _Row(n, kernel.first_edges(sample), smallest, largest)
+            for sample in self._sample(own, picked)
+        ]
+        while True:
+            left = [i for i, row in enumerate(rows) if not row.done]
+            if not left:
+                break
+            for _, block in self._column_blocks(own[left], picked[left]):
+                block.sort(axis=1)
+                for values, i in zip(block, left, strict=True):
+                    rows[i].take(values)
+            for i in left:
+                rows[i].end_pass()
+        bounds[:] = [1.0 - row.least for row in rows]
+
+    def _own_points(self, picked: Block) -> Block:
+        points = self.panels.points
+        step = self.panels.read_rows
+        own = []
+        for first in range(picked[0] - picked[0] % step, picked[-1] + 1, step):
+            inside = picked[(picked >= first) & (picked < first + step)]
+            if len(inside):
+                own.append(
+                    points.rows(int(first), min(self.panels.n, int(first) + step))[inside - first]
+                )
+        return np.concatenate(own)
+
+    def _sample(self, own: Block, picked: Block) -> Block:
+        """Sorted distances from each row to some of the points (r, EDGE_BLOCKS · EDGE_ROWS)."""
+        n, points = self.panels.n, self.panels.points
+        sample = np.empty((len(own), EDGE_BLOCKS * EDGE_ROWS), self.panels.dtype)
+        ready = self._ready(own)
+        scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
+        for part in range(EDGE_BLOCKS):
+            first = part * (n - EDGE_ROWS) // (EDGE_BLOCKS - 1)
+            columns = self.panels.metric.columns(points.rows(first, first + EDGE_ROWS))
+            for rows, prepared in ready:
+                self.panels.metric.fill(prepared, columns, scratch, sample[rows], part * EDGE_ROWS)
+        sample.sort(axis=1)
+        return sample
+
+    def _ready(self, own: Block) -> list[tuple[slice, Any]]:
+        return [
+            (slice(a, b), self.panels.metric.rows(own[a:b])) for a, b in ranges(len(own), LEAF_ROWS)
+        ]
+
+    def _column_blocks(self, own: Block, picked: Block) -> Iterator[tuple[int, Block]]:
+        """(first column, distances (r, c)) of all columns, c up to STREAM_COLUMNS; zero from a
+        point to itself. The array is used again for the next block."""
+        ready = self._ready(own)
+        scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
+        buffer = np.empty(len(own) * STREAM_COLUMNS, self.panels.dtype)
+        metric, points = self.panels.metric, self.panels.points
+        for a, b in ranges(self.panels.n, self.panels.read_rows):
+            read = points.rows(a, b)
+            for c, d in ranges(len(read), STREAM_COLUMNS):
+                block = buffer[: len(own) * (d - c)].reshape(len(own), d - c)
+                for first, last in ranges(d - c, TILE_COLUMNS):
+                    columns = metric.columns(read[c + first : c + last])
+                    for rows, prepared in ready:
+                        metric.fill(prepared, columns, scratch, block[rows], first)
+                inside = np.flatnonzero((picked >= a + c) & (picked < a + d))
+                block[inside, picked[inside] - (a + c)] = 0
+                yield a + c, block
