@@ -172,19 +172,20 @@ def finish_sums(
     unscale = 1.0 / scale
     factor = panel.dtype.type(unscale)
     factor_squared = unscale * unscale
+    floor = sums.dtype.type(FLOAT32_FLOOR)
     for i in range(rows.shape[0]):
         out = panel[i, first : first + columns.shape[0]]
         close = 0
-        for j in range(columns.shape[0]):
-            close += sums[i, j] < FLOAT32_FLOOR
         if squared:
             for j in range(columns.shape[0]):
+                close += sums[i, j] < floor
                 out[j] = sums[i, j] * factor_squared
         else:
             for j in range(columns.shape[0]):
+                close += sums[i, j] < floor
                 out[j] = panel.dtype.type(math.sqrt(sums[i, j])) * factor
         if close:
             for j in range(columns.shape[0]):
-                if sums[i, j] < FLOAT32_FLOOR:
+                if sums[i, j] < floor:
                     length = difference_norm(rows[i], columns[j], scale) * unscale
                     out[j] = length * length if squared else length
