@@ -34,7 +34,7 @@ READ_ROWS = 8192
 STREAM_COLUMNS = 8192
 HELD_VALUES = 1 << 16
 # Bins of such a row, counted with what they hold: edges, counts, sums, losses, marks.
-BINS_BYTES = 3 * 1024 * 5 * 8
+BINS_BYTES = 3 * 256 * 5 * 8
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def plan_sample(
         return values + scratch + rows * (BINS_BYTES + row_results * 8)
 
     sizes = [LEAF_ROWS // 8]
-    while sizes[-1] < PREFERRED_PANEL_ROWS and sizes[-1] < n_rows:
+    while sizes[-1] < 2 * PREFERRED_PANEL_ROWS and sizes[-1] < n_rows:
         sizes.append(2 * sizes[-1])
     available = budget_bytes - runtime_bytes - resident_bytes
     for running in range(concurrency, 0, -1):

@@ -16,6 +16,7 @@ from silchunk.rows import Block
 
 # Points that a row's first edges are taken from, in as many blocks at equal distances.
 EDGE_BLOCKS, EDGE_ROWS = 8, 512
+PADDING = 16
 
 
 class _Row:
@@ -27,7 +28,7 @@ class _Row:
         self.least = np.ones(len(smallest))
         self.farthest = 0.0
         self.done = self.collecting = False
-        self.kept, self.filled = edges[:0], 0
+        self.kept, self.filled, self.intervals = edges[:0], 0, edges[:0]
         self._begin(edges, np.ones(len(edges) + 1, np.uint8))
 
     def _begin(self, edges: Block, in_question: Block) -> None:
@@ -37,10 +38,11 @@ class _Row:
         self.sums, self.lost = np.zeros(len(edges) + 1), np.zeros(len(edges) + 1)
 
     def take(self, values: Block) -> None:
-        """Ascending values of one block of columns."""
+        """Values of one block of columns; sorts them where it has to."""
         if self.collecting:
-            self.filled = kernel.collect(values, self.edges, self.wanted, self.kept, self.filled)
+            self.filled = kernel.collect(values, self.intervals, self.kept, self.filled)
             return
+        values.sort()
         kernel.add_to_bins(values, self.edges, self.counts, self.sums, self.lost)
         self.farthest = max(self.farthest, float(values[-1]))
 
@@ -70,6 +72,7 @@ class _Row:
             self.done = True
         elif held <= HELD_VALUES:
             self.collecting = True
+            self.intervals = kernel.intervals_of(self.edges, self.wanted)
             self.kept, self.filled = np.empty(held, self.edges.dtype), 0
         else:
             self._begin(*kernel.finer_bins(self.edges, self.wanted, self.farthest))
@@ -113,7 +116,6 @@ class StreamRows:
             if not left:
                 break
             for _, block in self._column_blocks(own[left], picked[left]):
-                block.sort(axis=1)
                 for values, i in zip(block, left, strict=True):
                     rows[i].take(values)
             for i in left:
@@ -156,16 +158,17 @@ class StreamRows:
         point to itself. The array is used again for the next block."""
         ready = self._ready(own)
         scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
-        buffer = np.empty(len(own) * STREAM_COLUMNS, self.panels.dtype)
+        # Rows that are whole pages apart would all compete for the same lines of the cache.
+        buffer = np.empty((len(own), STREAM_COLUMNS + PADDING), self.panels.dtype)
         metric, points = self.panels.metric, self.panels.points
         for a, b in ranges(self.panels.n, self.panels.read_rows):
             read = points.rows(a, b)
             for c, d in ranges(len(read), STREAM_COLUMNS):
-                block = buffer[: len(own) * (d - c)].reshape(len(own), d - c)
+                block = buffer[:, : d - c]
                 for first, last in ranges(d - c, TILE_COLUMNS):
                     columns = metric.columns(read[c + first : c + last])
                     for rows, prepared in ready:
-                        metric.fill(prepared, columns, scratch, block[rows], first)
+                        metric.fill(prepared, columns, scratch, buffer[rows], first)
                 inside = np.flatnonzero((picked >= a + c) & (picked < a + d))
                 block[inside, picked[inside] - (a + c)] = 0
                 yield a + c, block

@@ -25,7 +25,7 @@ from silchunk.kernels.bound import BLOCK, PRUNING_SLACK, compiled, reordered
 Block = np.ndarray[Any, np.dtype[Any]]
 
 # Bins a row begins with.
-BINS = 1024
+BINS = 256
 # A bin is bounded in this many steps.
 STEPS = 8
 
@@ -34,7 +34,7 @@ def first_edges(sample: Block) -> Block:
     """Edges for a row, from the sorted distances to some points: at equal shares of the sample,
     and closer at its ends, where the least quotient often is."""
     count = len(sample)
-    tail = np.unique(np.round(np.geomspace(1, max(2, count // 8), 64)).astype(np.int64))
+    tail = np.unique(np.round(np.geomspace(1, max(2, count // 8), BINS // 8)).astype(np.int64))
     even = np.linspace(0, count - 1, BINS - 2 * len(tail)).astype(np.int64)
     ranks = np.unique(np.concatenate([tail, even, count - tail]))
     edges: Block = np.unique(sample[ranks[(ranks >= 0) & (ranks < count)]])
@@ -228,18 +228,39 @@ def mark_bins(
     return held
 
 
+def intervals_of(edges: Block, wanted: Block) -> Block:
+    """The wanted bins as (i, 2) values [low, high), neighbours joined."""
+    low = np.concatenate([np.zeros(1, edges.dtype), edges])
+    high = np.concatenate([edges, np.full(1, np.inf, edges.dtype)])
+    marked = np.concatenate([[0], wanted, [0]]).astype(np.int8)
+    turns = np.flatnonzero(np.diff(marked))
+    intervals: Block = np.stack([low[turns[::2]], high[turns[1::2] - 1]], axis=1)
+    return intervals
+
+
+@reordered  # type: ignore[untyped-decorator]
+def _count_between(values: Block, first: int, last: int, low: float, high: float) -> int:
+    count = 0
+    for t in range(first, last):
+        count += (values[t] >= low) & (values[t] < high)
+    return count
+
+
 @compiled  # type: ignore[untyped-decorator]
-def collect(values: Block, edges: Block, wanted: Block, kept: Block, filled: int) -> int:
-    """Append those of a row's ascending values that are in wanted bins to ``kept``."""
-    position = 0
-    for b in range(edges.shape[0] + 1):
-        stop = values.shape[0]
-        if b < edges.shape[0]:
-            stop = _last_below(values, position, edges[b])
-        if wanted[b]:
-            kept[filled : filled + stop - position] = values[position:stop]
-            filled += stop - position
-        position = stop
+def collect(values: Block, intervals: Block, kept: Block, filled: int) -> int:
+    """Append those of a row's values, in any order, that are within an interval to ``kept``.
+
+    They are few: whole blocks are passed over at the speed of comparing.
+    """
+    for i in range(intervals.shape[0]):
+        low, high = intervals[i, 0], intervals[i, 1]
+        for first in range(0, values.shape[0], BLOCK):
+            last = min(first + BLOCK, values.shape[0])
+            if _count_between(values, first, last, low, high):
+                for t in range(first, last):
+                    if low <= values[t] < high:
+                        kept[filled] = values[t]
+                        filled += 1
     return filled
 
 
