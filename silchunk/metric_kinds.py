@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from silchunk.errors import InputError
-from silchunk.kernels import differences
+from silchunk.kernels import differences, vectors
 from silchunk.kernels import distance as kernel
 from silchunk.rows import Block
 
@@ -124,10 +124,10 @@ class DifferenceMetric:
         return own + float(np.finfo(self.out).eps)
 
     def rows(self, block: Block) -> Prepared:
-        return self._ready(block, differences.ROWS, transposed=False)
+        return self._ready(block, vectors.ROWS, transposed=False)
 
     def columns(self, block: Block) -> Prepared:
-        return self._ready(block, differences.COLUMNS, transposed=True)
+        return self._ready(block, vectors.COLUMNS, transposed=True)
 
     def _ready(self, block: Block, unit: int, *, transposed: bool) -> Prepared:
         values = np.empty((block.shape[1], -(-len(block) // unit) * unit), self.dtype)

@@ -13,6 +13,7 @@ import numpy as np
 from silchunk.buffers import borrowed
 from silchunk.constraints import SizeRange
 from silchunk.kernels import bound as kernel
+from silchunk.kernels import nearest
 from silchunk.panels import PanelSource
 from silchunk.plan import LEAF_ROWS, ranges
 from silchunk.sums import AlignedSum, Node
@@ -21,6 +22,12 @@ Vector = np.ndarray[Any, np.dtype[Any]]
 
 # Rows are sorted and reduced this many bytes at a time.
 CACHED_BYTES = 256 << 10
+# Rows of at least so many distances are sorted in part, and so much of them.
+SPLIT_FROM = 8192
+NEAREST_SHARE = 0.4
+CURVE_MARGIN = 0.05
+# So many rows of a leaf are split before it is judged whether that is any use.
+TRIED_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -51,17 +58,66 @@ class Wanted:
         """
         n = rows.shape[1]
         step = max(1, CACHED_BYTES // (n * rows.itemsize))
+        share = self._share(n)
+        split = np.empty((step if share else 0, n), rows.dtype)
+        tried = whole = 0
         for first, last in ranges(len(rows), step):
-            few, out = rows[first:last], bounds[first:last]
-            few.sort(axis=1)  # the point itself, at distance 0, comes first
-            if self.within is not None and self.curve:
-                sizes = np.array(self.within.smallest, np.int64)
-                kernel.constraint_curve(few, sizes, self.within.at_least, out, total)
-            elif self.within is not None:
-                for j, m in enumerate(self.within.smallest):
-                    kernel.point_bounds(few, m, self.within.largest(m, n), out[:, j])
-            if self.fixed:
-                kernel.size_bounds(few, np.array(self.fixed, np.int64), table[first:last])
+            few = slice(first, last)
+            parts = rows[few], bounds[few], table[few], total
+            # Rows of one leaf are alike: where most had to be sorted whole, the others are at once.
+            if not share or (tried >= TRIED_ROWS and 2 * whole > tried):
+                self._reduce_whole(*parts)
+            else:
+                tried += last - first
+                whole += self._reduce_nearest(
+                    nearest.split(rows[few], share, split[: last - first]), *parts
+                )
+
+    def _share(self, n: int) -> float:
+        """Part of each row that is enough to sort, most likely; 0 where it is no gain to try."""
+        if n < SPLIT_FROM or self.within is None or self.fixed:
+            return 0.0
+        share = NEAREST_SHARE
+        if self.curve:
+            # All sizes of the smallest cluster, and a little more, for what the sample leaves open.
+            share = max(share, 1.0 / self.within.at_least + CURVE_MARGIN)
+        largest_needed = max(self.within.smallest) / n
+        return share if self.curve or largest_needed < share / 2 else 0.0
+
+    def _reduce_whole(self, rows: Vector, bounds: Vector, table: Vector, total: Vector) -> None:
+        n = rows.shape[1]
+        rows.sort(axis=1)  # the point itself, at distance 0, comes first
+        if self.within is not None and self.curve:
+            sizes = np.array(self.within.smallest, np.int64)
+            kernel.constraint_curve(rows, sizes, self.within.at_least, bounds, total)
+        elif self.within is not None:
+            for j, m in enumerate(self.within.smallest):
+                kernel.point_bounds(rows, m, self.within.largest(m, n), bounds[:, j])
+        if self.fixed:
+            kernel.size_bounds(rows, np.array(self.fixed, np.int64), table)
+
+    def _reduce_nearest(
+        self, near: nearest.Nearest, rows: Vector, bounds: Vector, table: Vector, total: Vector
+    ) -> int:
+        """Reduce split rows, in order; returns how many had to be sorted whole after all."""
+        assert self.within is not None
+        n, within = rows.shape[1], self.within
+        sizes = np.array(within.smallest, np.int64)
+        whole = i = 0
+        while i < len(rows):
+            if self.curve:
+                i = nearest.constraint_curve(near, n, sizes, within.at_least, bounds, total, i)
+            else:
+                i = min(
+                    nearest.point_bounds(near, n, m, within.largest(m, n), bounds[:, j], i)
+                    for j, m in enumerate(within.smallest)
+                )
+            if i < len(rows):
+                one = slice(i, i + 1)
+                self._reduce_whole(rows[one], bounds[one], table[one], total)
+                whole += 1
+                i += 1
+        return whole
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ LEVELS = [
     {"errors"},
     {"plan", "progress", "machine", "sums", "buffers", "blas", "rows", "journal", "shard", "inbox"},
     {"stopping", "points", "disk", "constraints", "confidence"},
+    {"kernels.vectors"},
     {"kernels.distance", "kernels.bound", "kernels.transport", "condensed", "storage", "row_table"},
-    {"kernels.differences", "kernels.streamed", "transport", "rounding"},
+    {"kernels.differences", "kernels.streamed", "kernels.nearest", "transport", "rounding"},
     {"metric_kinds", "engine", "bound_result"},
     {"metrics"},
     {"panels", "scan", "precomputed", "provenance"},
@@ -87,7 +88,7 @@ def test_libraries_have_one_home(module):
         assert not heads & {"dask", "distributed"}
     if module.startswith("kernels"):
         # LLVM vector code is written in one place.
-        llvm = {"llvmlite"} if module == "kernels.differences" else set()
+        llvm = {"llvmlite"} if module == "kernels.vectors" else set()
         assert heads <= {"__future__", "typing", "math", "numba", "numpy", "silchunk", *llvm}
     if module not in ("rows", "points", "condensed", "storage", "distances", "export"):
         assert "zarr" not in heads

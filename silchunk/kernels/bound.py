@@ -33,6 +33,8 @@ PRUNING_SLACK = 1.0 - 1e-12
 # Within a block, R is the rest of the block, by subtraction, plus what lies right of the block, if
 # that is this many times the block at least.
 SAFE_RATIO = 4.0
+# What is not held of a row is bounded in so many steps.
+REST_STEPS = 32
 
 compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
 # Leaves the order of the additions within one block to the processor's vector width.
@@ -70,9 +72,10 @@ def _block_sums(row: Block, sums: Block) -> None:
 
 
 @compiled  # type: ignore[untyped-decorator]
-def _running_sums(sums: Block, before: Block, after: Block) -> None:
-    """``before[b]`` = Σ of the blocks left of b, ``after[b]`` = Σ of those right of b; as exact as
-    sums of any length can be (Kahan 1965, doi:10.1145/363707.363723)."""
+def _running_sums(sums: Block, beyond: float, before: Block, after: Block) -> None:
+    """``before[b]`` = Σ of the blocks left of b, ``after[b]`` = Σ of those right of b and of what
+    is ``beyond`` them; as exact as sums of any length can be (Kahan 1965,
+    doi:10.1145/363707.363723)."""
     n_blocks = sums.shape[0]
     total = lost = 0.0
     for b in range(n_blocks):
@@ -81,7 +84,7 @@ def _running_sums(sums: Block, before: Block, after: Block) -> None:
         following = total + term
         lost = (following - total) - term
         total = following
-    total = lost = 0.0
+    total, lost = beyond, 0.0
     for b in range(n_blocks - 1, -1, -1):
         after[b] = total
         term = sums[b] - lost
@@ -101,14 +104,20 @@ def _partial_sums(row: Block, start: int, stop: int, partial: Block) -> None:
 
 @compiled  # type: ignore[untyped-decorator]
 def _block_quotients(
-    row: Block, start: int, stop: int, before: float, inside: float, after: float, quotients: Block
+    row: Block,
+    n: int,
+    start: int,
+    stop: int,
+    before: float,
+    inside: float,
+    after: float,
+    quotients: Block,
 ) -> None:
     """q(k) for every k in [start, stop), in the place of the partial sums of that block.
 
     ``inside`` is the sum of the block, ``before`` and ``after`` those of what is left and right;
     q(0) and q(1) come out as 1. Loops count from 0, which lets them be compiled to vectors.
     """
-    n = row.shape[0]
     if after >= SAFE_RATIO * inside:
         for t in range(stop - start):
             k = start + t
@@ -144,18 +153,94 @@ def _quotient_at_start(b: int, n: int, sums: Block, before: Block, after: Block)
 
 
 @compiled  # type: ignore[untyped-decorator]
-def _stays_above(level: float, b: int, n: int, before: Block, after: Block) -> bool:
+def _stays_above(level: float, b: int, held: int, n: int, before: Block, after: Block) -> bool:
     """Whether all quotients of block b are certain to be above ``level``.
 
     S_{k-1}/(k-1) and R_k/(n-k) both ascend in k, so within a block q ≥ (first own mean) / (last
     rest mean).
     """
     start = b * BLOCK
-    stop = start + BLOCK
+    stop = min(start + BLOCK, held)
     if start < 2 or stop >= n - 1:
         return False
     above: bool = before[b] / (start - 1) * PRUNING_SLACK > after[b] / (n - stop) * level
     return above
+
+
+@compiled  # type: ignore[untyped-decorator]
+def quotient_floor(
+    a: int, b: int, held: int, n: int, own: float, least: float, beyond: float, farthest: float
+) -> float:
+    """A lower limit of q(k) for a ≤ k ≤ b, where only the ``held`` smallest δ's are known.
+
+    They add up to ``own``; the others are at least ``least``, ``beyond`` in all, ``farthest`` at
+    most. S_{k-1}/(k-1) and R_k/(n-k), both bounded by putting ``least`` for what lies between
+    ``held`` and k, ascend in k.
+    """
+    own_mean = (own + (a - held) * least) / (a - 1)
+    rest_mean = max(least, min(farthest, (beyond - (b - held) * least) / (n - b)))
+    floor: float = own_mean / rest_mean * PRUNING_SLACK
+    return floor
+
+
+@compiled  # type: ignore[untyped-decorator]
+def rest_step(step: int, held: int, last: int) -> int:
+    """First of the sizes in one of REST_STEPS parts of (held, last], closer near ``held``."""
+    return held + 1 + ((last - held) * step * step) // (REST_STEPS * REST_STEPS)
+
+
+@compiled  # type: ignore[untyped-decorator]
+def least_quotient(
+    row: Block,
+    held: int,
+    n: int,
+    edge: float,
+    beyond: float,
+    farthest: float,
+    smallest: int,
+    largest: int,
+    sums: Block,
+    before: Block,
+    after: Block,
+    quotients: Block,
+) -> float:
+    """min q(k) over k in [smallest, largest] of one row, or -1 where what is held does not tell.
+
+    The row holds its ``held`` smallest δ's, ascending; the others are at least ``edge`` and at most
+    ``farthest``, and add up to ``beyond``. Blocks whose quotients cannot go below the least one
+    found are skipped.
+    """
+    first, last = max(smallest, 2), min(largest, held - 1)
+    if first > last < largest:
+        return -1.0
+    n_blocks = (held + BLOCK - 1) // BLOCK
+    sums, before, after = sums[:n_blocks], before[:n_blocks], after[:n_blocks]
+    _block_sums(row[:held], sums)
+    _running_sums(sums, beyond, before, after)
+    # Start from quotients at block starts: cheap, and close to the minimum.
+    reach = 1.0  # no quotient is larger: own distances are the smallest ones
+    for b in range(n_blocks):
+        if first <= b * BLOCK <= last:
+            reach = min(reach, _quotient_at_start(b, n, sums, before, after))
+    least = 1.0
+    for b in range(first // BLOCK, last // BLOCK + 1):
+        if _stays_above(min(least, reach), b, held, n, before, after):
+            continue
+        start = b * BLOCK
+        stop = min(start + BLOCK, held)
+        _partial_sums(row, start, stop, quotients)
+        _block_quotients(row, n, start, stop, before[b], sums[b], after[b], quotients)
+        begin, end = max(start, first), min(stop - 1, last) + 1
+        least = min(least, _least(quotients, begin - start, end - start))
+    if last < largest:
+        own = before[n_blocks - 1] + sums[n_blocks - 1]
+        for step in range(REST_STEPS):
+            a, b = rest_step(step, held - 1, largest), rest_step(step + 1, held - 1, largest) - 1
+            if a > b:
+                continue
+            if quotient_floor(a, b, held, n, own, edge, beyond, farthest) < least:
+                return -1.0
+    return least
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -167,39 +252,18 @@ def point_bounds(rows: Block, smallest: int, largest: int, out: Block) -> None:
     rows : (r, n) float32 or float64, each row ascending with the point itself first
     smallest, largest : least and greatest size of the point's cluster, in 1 … n-1
     out : (r,) float64
-
-    Blocks whose quotients cannot go below the least one found are skipped.
     """
     n = rows.shape[1]
-    first = max(smallest, 2)
     n_blocks = (n + BLOCK - 1) // BLOCK
-    sums = np.empty(n_blocks)
-    before = np.empty(n_blocks)
-    after = np.empty(n_blocks)
+    sums, before, after = np.empty(n_blocks), np.empty(n_blocks), np.empty(n_blocks)
     quotients = np.empty(BLOCK)
     for i in range(rows.shape[0]):
         row = rows[i]
-        if row[n - 1] == 0.0:
-            out[i] = 0.0
-            continue
-        _block_sums(row, sums)
-        _running_sums(sums, before, after)
-        # Start from quotients at block starts: cheap, and close to the minimum.
-        reach = 1.0  # no quotient is larger: own distances are the smallest ones
-        for b in range(n_blocks):
-            if first <= b * BLOCK <= largest:
-                reach = min(reach, _quotient_at_start(b, n, sums, before, after))
-        least = 1.0
-        for b in range(first // BLOCK, largest // BLOCK + 1):
-            if _stays_above(min(least, reach), b, n, before, after):
-                continue
-            start = b * BLOCK
-            stop = min(start + BLOCK, n)
-            _partial_sums(row, start, stop, quotients)
-            _block_quotients(row, start, stop, before[b], sums[b], after[b], quotients)
-            begin, end = max(start, first), min(stop - 1, largest) + 1
-            least = min(least, _least(quotients, begin - start, end - start))
-        out[i] = 1.0 - least
+        out[i] = 0.0
+        if row[n - 1] > 0.0:
+            out[i] = 1.0 - least_quotient(
+                row, n, n, 0.0, 0.0, 0.0, smallest, largest, sums, before, after, quotients
+            )
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -214,9 +278,7 @@ def size_bounds(rows: Block, sizes: Block, out: Block) -> None:
     """
     n = rows.shape[1]
     n_blocks = (n + BLOCK - 1) // BLOCK
-    sums = np.empty(n_blocks)
-    before = np.empty(n_blocks)
-    after = np.empty(n_blocks)
+    sums, before, after = np.empty(n_blocks), np.empty(n_blocks), np.empty(n_blocks)
     quotients = np.empty(BLOCK)
     for i in range(rows.shape[0]):
         row = rows[i]
@@ -224,7 +286,7 @@ def size_bounds(rows: Block, sizes: Block, out: Block) -> None:
             out[i, :] = 0.0
             continue
         _block_sums(row, sums)
-        _running_sums(sums, before, after)
+        _running_sums(sums, 0.0, before, after)
         for j in range(sizes.shape[0]):
             k = sizes[j]
             if k < 2:
@@ -234,7 +296,7 @@ def size_bounds(rows: Block, sizes: Block, out: Block) -> None:
             start = b * BLOCK
             stop = min(start + BLOCK, n)
             _partial_sums(row, start, stop, quotients)
-            _block_quotients(row, start, stop, before[b], sums[b], after[b], quotients)
+            _block_quotients(row, n, start, stop, before[b], sums[b], after[b], quotients)
             out[i, j] = 1.0 - min(1.0, quotients[k - start])
 
 
@@ -295,12 +357,74 @@ def _levels_from_inside(
 
 
 @compiled  # type: ignore[untyped-decorator]
+def quotient_minima(
+    row: Block,
+    held: int,
+    n: int,
+    edge: float,
+    beyond: float,
+    farthest: float,
+    n_clusters: int,
+    sums: Block,
+    before: Block,
+    after: Block,
+    levels: Block,
+    quotients: Block,
+) -> bool:
+    """``quotients[m]`` = min q(k) over k in [m, n - (K-1)m] of one row, for m from 1 to n // K;
+    False where what is held of the row does not tell. See `least_quotient`.
+
+    The ranges are nested, so the minima run outwards from the innermost one.
+    """
+    right = n_clusters - 1
+    if held <= min(n - 1, n - right * (n // n_clusters)):
+        return False
+    n_blocks = (held + BLOCK - 1) // BLOCK
+    sums, before, after = sums[:n_blocks], before[:n_blocks], after[:n_blocks]
+    _block_sums(row[:held], sums)
+    _running_sums(sums, beyond, before, after)
+    _levels_from_inside(n, n_clusters, sums, before, after, levels)
+    if held < n:
+        own = before[n_blocks - 1] + sums[n_blocks - 1]
+        largest = n - right
+        for step in range(REST_STEPS):
+            a, b = rest_step(step, held - 1, largest), rest_step(step + 1, held - 1, largest) - 1
+            if a > b:
+                continue
+            level = levels[(n - a) // right // BLOCK + 1]
+            if quotient_floor(a, b, held, n, own, edge, beyond, farthest) < level:
+                return False
+        quotients[held:n] = 1.0
+    for b in range(n_blocks):
+        start = b * BLOCK
+        stop = min(start + BLOCK, held)
+        # The greatest m whose range has any k of the block.
+        deepest = min(stop - 1, (n - start) // right)
+        if _stays_above(levels[deepest // BLOCK + 1], b, held, n, before, after):
+            quotients[start:stop] = 1.0
+            continue
+        _partial_sums(row, start, stop, quotients[start:stop])
+        _block_quotients(row, n, start, stop, before[b], sums[b], after[b], quotients[start:stop])
+    _fold(quotients, n_clusters, n)
+    _running_minima(quotients, n // n_clusters)
+    return True
+
+
+@compiled  # type: ignore[untyped-decorator]
+def add_curve(minima: Block, sizes: Block, bounds: Block, total: Block) -> None:
+    """Add a row's ``1 - minima[m]``, m from 1 on, to ``total``; those of some sizes are its
+    ``bounds``."""
+    for m in range(1, total.shape[0] + 1):
+        total[m - 1] += 1.0 - minima[m]
+    for s in range(sizes.shape[0]):
+        bounds[s] = 1.0 - minima[sizes[s]]
+
+
+@compiled  # type: ignore[untyped-decorator]
 def constraint_curve(
     rows: Block, sizes: Block, n_clusters: int, bounds: Block, total: Block
 ) -> None:
     """Point bounds ``1 - min q(k)`` over k in [m, n - (K-1)m], for every m from 1 to n // K.
-
-    The ranges are nested, so the minima run outwards from the innermost one.
 
     Parameters
     ----------
@@ -312,32 +436,15 @@ def constraint_curve(
     """
     n = rows.shape[1]
     n_blocks = (n + BLOCK - 1) // BLOCK
-    sums = np.empty(n_blocks)
-    before = np.empty(n_blocks)
-    after = np.empty(n_blocks)
-    levels = np.empty(n_blocks + 1)
-    quotients = np.empty(n_blocks * BLOCK)
+    sums, before, after = np.empty(n_blocks), np.empty(n_blocks), np.empty(n_blocks)
+    levels = np.empty(n_blocks + 2)
+    quotients = np.empty(n + 1)
     for i in range(rows.shape[0]):
         row = rows[i]
         if row[n - 1] == 0.0:
             bounds[i, :] = 0.0
             continue
-        _block_sums(row, sums)
-        _running_sums(sums, before, after)
-        _levels_from_inside(n, n_clusters, sums, before, after, levels)
-        for b in range(n_blocks):
-            start = b * BLOCK
-            stop = min(start + BLOCK, n)
-            # The greatest m whose range has any k of the block.
-            deepest = min(stop - 1, (n - start) // (n_clusters - 1))
-            if _stays_above(levels[deepest // BLOCK + 1], b, n, before, after):
-                quotients[start:stop] = 1.0
-                continue
-            _partial_sums(row, start, stop, quotients[start:stop])
-            _block_quotients(row, start, stop, before[b], sums[b], after[b], quotients[start:stop])
-        _fold(quotients, n_clusters, n)
-        _running_minima(quotients, n // n_clusters)
-        for m in range(1, n // n_clusters + 1):
-            total[m - 1] += 1.0 - quotients[m]
-        for s in range(sizes.shape[0]):
-            bounds[i, s] = 1.0 - quotients[sizes[s]]
+        quotient_minima(
+            row, n, n, 0.0, 0.0, 0.0, n_clusters, sums, before, after, levels, quotients
+        )
+        add_curve(quotients, sizes, bounds[i], total)
