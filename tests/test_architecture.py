@@ -34,6 +34,7 @@ LEVELS = [
     {"__init__"},
     {"demo"},
     {"cli.base"},
+    {"cli.show"},
     {"cli.bounds", "cli.stores"},
     {"cli"},
     {"__main__"},

@@ -19,6 +19,7 @@ from silchunk.errors import (
     DamagedStoreError,
     DiskFullError,
     InputError,
+    InputNotFoundError,
     OutputExistsError,
     OverBudgetError,
     SilchunkError,
@@ -84,6 +85,10 @@ def _exit_code(error: Exception) -> int:
     return BAD_INPUT if wrong_input else FAILED
 
 
+def _option(name: re.Match[str]) -> str:
+    return "--" + name[0].replace("_", "-")
+
+
 # How a remedy reads in Python, and on the command line.
 WORDS = (
     (r"(?<![\w-])overwrite=True", "--overwrite"),
@@ -95,6 +100,8 @@ WORDS = (
     (r"memory= to", "--memory to"),
     (r"memory=", "--memory"),
     (r"min_cluster_size", "--min-cluster-size"),
+    (r"certify=True", "--certify"),
+    (r"(?<![\w-])(n_clusters|sample_size|cluster_sizes|random_state)", _option),
     (r"metric_params", "--param"),
     (r"import_distances", "silchunk import"),
     (r", or DistanceMatrix\.verify\(repair=True\)", ""),
@@ -122,6 +129,30 @@ def parsed_params(pairs: list[str]) -> dict[str, Any]:
         except ValueError:
             params[name] = value
     return params
+
+
+def parsed_sizes(text: str | None) -> list[int] | None:
+    """``300,50,20`` as a list."""
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(
+            f"--cluster-sizes takes integers with commas between them, 300,50,20; got {text!r}."
+        ) from error
+
+
+def load_labels(path: Path) -> Any:
+    """Labels from a ``.npy`` file."""
+    import numpy as np
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise InputNotFoundError(f"labels: there is no file {str(path)!r}.") from error
+    except ValueError as error:
+        raise InputError(f"labels: {str(path)!r} is not a readable .npy file: {error}") from error
 
 
 def _fail(message: str, code: int) -> None:

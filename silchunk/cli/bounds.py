@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,13 +21,17 @@ from silchunk.cli.base import (
     SizeOption,
     Source,
     app,
+    load_labels,
     parsed_params,
+    parsed_sizes,
     print_json,
     refuse_existing,
     reported,
     say_written,
     write_whole,
 )
+from silchunk.cli.show import bound_facts, print_bound, print_sampled, sampled_facts
+from silchunk.errors import InputError
 from silchunk.plan import format_bytes
 
 
@@ -49,6 +54,44 @@ def bound(
             min=-1.0, max=1.0, help="Average silhouette width of your clustering, to be rated."
         ),
     ] = None,
+    n_clusters: Annotated[
+        int | None,
+        typer.Option("--n-clusters", "-k", help="Only clusterings into just so many clusters."),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Labels of your clustering (.npy): bounds for its cluster sizes as well.",
+            show_default=False,
+        ),
+    ] = None,
+    cluster_sizes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...", help="Bounds for clusters of just these sizes as well: 300,50,20."
+        ),
+    ] = None,
+    sample_size: Annotated[
+        int | None,
+        typer.Option(help="Estimate from so many random points, each against all others."),
+    ] = None,
+    random_state: Annotated[
+        int | None, typer.Option(help="Seed of the sample, for a result that can be repeated.")
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="Of the upper limit that comes with a sample.")
+    ] = 0.95,
+    certify: Annotated[
+        bool, typer.Option("--certify", help="Round outward: bounds in exact arithmetic.")
+    ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder to record finished panels in: the same command goes on where it was cut "
+            "off.",
+            show_default=False,
+        ),
+    ] = None,
     validate: Annotated[
         bool, typer.Option(help="Check that a precomputed matrix is one of distances.")
     ] = True,
@@ -63,16 +106,49 @@ def bound(
     for path in (curve, samples):
         refuse_existing(path)
     began = time.perf_counter()
-    result = silchunk.silhouette_bounds(
-        src,
-        metric=metric,
-        metric_params=parsed_params(param),
-        min_cluster_size=min_cluster_size,
-        dtype=dtype,
-        validate=validate,
-        memory=memory,
-        progress=True,
-    )
+    options: dict[str, Any] = {
+        "metric": metric,
+        "metric_params": parsed_params(param),
+        "min_cluster_size": min_cluster_size,
+        "n_clusters": n_clusters,
+        "certify": certify,
+        "checkpoint": checkpoint,
+        "dtype": dtype,
+        "validate": validate,
+        "memory": memory,
+        "progress": True,
+    }
+    if sample_size is not None:
+        if any(option is not None for option in (curve, samples, labels, cluster_sizes)):
+            raise InputError(
+                "--sample-size goes with --min-cluster-size and --n-clusters; leave out --curve, "
+                "--samples, --labels and --cluster-sizes."
+            )
+        with _ending_between_panels(checkpoint):
+            sampled = silchunk.silhouette_upper_bound(
+                src,
+                sample_size=sample_size,
+                random_state=random_state,
+                confidence=confidence,
+                **options,
+            )
+        seconds = time.perf_counter() - began
+        if json_:
+            print_json(sampled_facts(src, sampled, asw, seconds))
+        else:
+            print_sampled(src, sampled, asw, seconds)
+        if asw is not None:
+            sampled.wcre(asw)  # refuses a score that cannot be
+        return
+    if random_state is not None:
+        raise InputError("--random-state goes with --sample-size.")
+    with _ending_between_panels(checkpoint):
+        result = silchunk.silhouette_bounds(
+            src,
+            cluster_sizes=parsed_sizes(cluster_sizes),
+            labels=None if labels is None else load_labels(labels),
+            **options,
+        )
     seconds = time.perf_counter() - began
     if curve is not None:
         _write_curve(curve, result)
@@ -81,9 +157,9 @@ def bound(
         _write_samples(samples, result)
         say_written(samples)
     if json_:
-        print_json(_bound_facts(src, result, asw, seconds))
+        print_json(bound_facts(src, result, asw, seconds))
     else:
-        _print_bound(src, result, asw, seconds)
+        print_bound(src, result, asw, seconds)
     if asw is not None:
         result.wcre(asw, min(min_cluster_size))  # refuses a score that cannot be
 
@@ -150,7 +226,8 @@ def demo(json_: JsonOption = False) -> None:
 def _write_curve(path: Path, result: silchunk.BoundResult) -> None:
     import numpy as np
 
-    rows = np.column_stack([np.arange(1, result.n // 2 + 1), result.curve()])
+    values = result.curve()
+    rows = np.column_stack([np.arange(1, len(values) + 1), values])
     header = "min_cluster_size,upper_bound"
     write_whole(
         path,
@@ -167,59 +244,11 @@ def _write_samples(path: Path, result: silchunk.BoundResult) -> None:
     write_whole(path, lambda stream: np.save(stream, values, allow_pickle=False))
 
 
-def _bound_facts(
-    src: str,
-    result: silchunk.BoundResult,
-    asw: float | None,
-    seconds: float,
-) -> dict[str, Any]:
-    sizes: Any = result.min_cluster_size
-    return {
-        "source": src,
-        "n": result.n,
-        "metric": result.metric,
-        "score": asw,
-        "bounds": [
-            {
-                "min_cluster_size": m,
-                "upper_bound": result.at(m),
-                "wcre": None if asw is None or _above(asw, result, m) else result.wcre(asw, m),
-            }
-            for m in sizes
-        ],
-        "seconds": seconds,
-        "peak_bytes_planned": result.plan.peak_bytes,
-        "silchunk": silchunk.__version__,
-    }
+def _ending_between_panels(checkpoint: Path | None) -> AbstractContextManager[None]:
+    """With a checkpoint, a signal ends the job in good order; else there is nothing to keep."""
+    from silchunk.stopping import stop_on_signals
 
-
-def _print_bound(
-    src: str,
-    result: silchunk.BoundResult,
-    asw: float | None,
-    seconds: float,
-) -> None:
-    typer.echo(f"{src}: {result.n:,} points, {result.metric} distance, {seconds:.1f} s")
-    sizes: Any = result.min_cluster_size
-    for m in sizes:
-        bound = result.at(m)
-        whose = "any clustering" if m == 1 else f"clusters of {m:,} or more points"
-        typer.echo(f"  {whose}: average silhouette width <= {bound:.6f}")
-        if asw is None:
-            continue
-        if _above(asw, result, m):
-            typer.echo(f"    {asw:.6f} is above that: it cannot be the score of such a clustering")
-        else:
-            typer.echo(
-                f"    {asw:.6f} reaches {100 * (1 - result.wcre(asw, m)):.1f}% of that; no "
-                f"clustering of this kind is better by more than {bound - asw:.6f}"
-            )
-
-
-def _above(asw: float, result: silchunk.BoundResult, m: int) -> bool:
-    from silchunk.bound_result import SCORE_SLACK
-
-    return asw > result.at(m) + SCORE_SLACK
+    return nullcontext() if checkpoint is None else stop_on_signals()
 
 
 def _duration(seconds: float) -> str:

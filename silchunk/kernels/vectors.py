@@ -111,7 +111,7 @@ def split_block(
     has then, the sum of the others in float64, and the largest of all, at least 0. ``values`` and
     ``kept`` are contiguous and of one dtype, as is ``edge``.
     """
-    outcome = types.Tuple((types.int64, types.float64, values.dtype))
+    outcome = types.Tuple((types.int64, types.float64, values.dtype))  # type: ignore[attr-defined]
     signature = outcome(values, first, last, edge, kept, filled)
     element = ELEMENTS[values.dtype]
     vector, wide = ir.VectorType(element, LANES), ir.VectorType(ir.DoubleType(), LANES)

@@ -1,0 +1,134 @@
+"""How bounds look to people, and to programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import typer
+
+import silchunk
+
+
+def bound_facts(
+    src: str,
+    result: silchunk.BoundResult,
+    asw: float | None,
+    seconds: float,
+) -> dict[str, Any]:
+    sizes: Any = result.min_cluster_size
+    return {
+        "source": src,
+        "n": result.n,
+        "metric": result.metric,
+        "n_clusters": result.n_clusters,
+        "certified": result.certified,
+        "score": asw,
+        "bounds": [
+            {
+                "min_cluster_size": m,
+                "upper_bound": result.at(m),
+                "wcre": None if asw is None or _above(asw, result.at(m)) else result.wcre(asw, m),
+            }
+            for m in sizes
+        ],
+        "cluster_sizes": None if result.sized is None else dataclasses.asdict(result.sized),
+        "seconds": seconds,
+        "peak_bytes_planned": result.plan.peak_bytes,
+        "silchunk": silchunk.__version__,
+    }
+
+
+def print_bound(
+    src: str,
+    result: silchunk.BoundResult,
+    asw: float | None,
+    seconds: float,
+) -> None:
+    typer.echo(f"{src}: {result.n:,} points, {result.metric} distance, {seconds:.1f} s")
+    sizes: Any = result.min_cluster_size
+    for m in sizes:
+        bound = result.at(m)
+        typer.echo(f"  {_whose(m, result.n_clusters)}: average silhouette width <= {bound:.6f}")
+        if asw is not None:
+            _rate(asw, bound)
+    if result.sized is not None:
+        sized = result.sized
+        shown = ", ".join(f"{size:,}" for size in sized.cluster_sizes[:8])
+        more = ", ..." if len(sized.cluster_sizes) > 8 else ""
+        typer.echo(
+            f"  clusters of {shown}{more} points: average silhouette width <= {sized.asw:.6f}, "
+            f"mean of cluster means <= {sized.macro:.6f}"
+        )
+        if asw is not None:
+            _rate(asw, sized.asw)
+    if result.certified:
+        typer.echo("  certified: rounded outward, these hold in exact arithmetic")
+
+
+def sampled_facts(
+    src: str, result: silchunk.SampledBound, asw: float | None, seconds: float
+) -> dict[str, Any]:
+    """A sampled bound for programs."""
+    return {
+        "source": src,
+        "n": result.n,
+        "metric": result.metric,
+        "n_clusters": result.n_clusters,
+        "sample_size": result.sample_size,
+        "confidence": result.confidence,
+        "certified": result.certified,
+        "score": asw,
+        "bounds": _entries(result),
+        "seconds": seconds,
+        "silchunk": silchunk.__version__,
+    }
+
+
+def print_sampled(
+    src: str, result: silchunk.SampledBound, asw: float | None, seconds: float
+) -> None:
+    """A sampled bound for people."""
+    typer.echo(
+        f"{src}: {result.n:,} points, {result.metric} distance, {result.sample_size:,} of them "
+        f"sampled, {seconds:.1f} s"
+    )
+    for entry in _entries(result):
+        typer.echo(
+            f"  {_whose(entry['min_cluster_size'], result.n_clusters)}: average silhouette width "
+            f"<= {entry['upper_limit']:.6f} with confidence {result.confidence:g} (the bound is "
+            f"about {entry['estimate']:.6f}, standard error {entry['standard_error']:.6f})"
+        )
+        if asw is not None:
+            _rate(asw, entry["upper_limit"])
+
+
+def _entries(result: silchunk.SampledBound) -> list[dict[str, Any]]:
+    import numpy as np
+
+    names = ("min_cluster_size", "estimate", "standard_error", "upper_limit")
+    columns = [np.ravel(getattr(result, name)).tolist() for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _whose(m: int, n_clusters: int | None) -> str:
+    if n_clusters is None:
+        return "any clustering" if m == 1 else f"clusters of {m:,} or more points"
+    return f"{n_clusters:,} clusters" + ("" if m == 1 else f" of {m:,} or more points")
+
+
+def _rate(asw: float, bound: float) -> None:
+    if _above(asw, bound):
+        typer.echo(f"    {asw:.6f} is above that: it cannot be the score of such a clustering")
+    else:
+        reached = asw / bound if bound > 0 else 1.0
+        typer.echo(
+            f"    {asw:.6f} reaches {100 * min(1.0, reached):.1f}% of that; no "
+            f"clustering of this kind is better by more than {max(0.0, bound - asw):.6f}"
+        )
+
+
+def _above(asw: float, bound: float) -> bool:
+    from silchunk.bound_result import SCORE_SLACK
+
+    return asw > bound + SCORE_SLACK
