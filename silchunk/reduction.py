@@ -13,7 +13,7 @@ import numpy as np
 from silchunk.buffers import borrowed
 from silchunk.constraints import SizeRange
 from silchunk.kernels import bound as kernel
-from silchunk.kernels import nearest
+from silchunk.kernels import curve, nearest
 from silchunk.panels import PanelSource
 from silchunk.plan import LEAF_ROWS, ranges
 from silchunk.sums import AlignedSum, Node
@@ -89,7 +89,7 @@ class Wanted:
         rows.sort(axis=1)  # the point itself, at distance 0, comes first
         if self.within is not None and self.curve:
             sizes = np.array(self.within.smallest, np.int64)
-            kernel.constraint_curve(rows, sizes, self.within.at_least, bounds, total)
+            curve.constraint_curve(rows, sizes, self.within.at_least, bounds, total)
         elif self.within is not None:
             for j, m in enumerate(self.within.smallest):
                 kernel.point_bounds(rows, m, self.within.largest(m, n), bounds[:, j])

@@ -15,11 +15,10 @@ import numpy as np
 from silchunk.kernels.bound import (
     BLOCK,
     Block,
-    add_curve,
     compiled,
     least_quotient,
-    quotient_minima,
 )
+from silchunk.kernels.curve import add_curve, quotient_minima
 from silchunk.kernels.vectors import LANES, split_block
 
 # Values of a row that the value to split it at is taken from.
@@ -126,7 +125,7 @@ def constraint_curve(
     total: Block,
     start: int,
 ) -> int:
-    """As `silchunk.kernels.bound.constraint_curve`, of rows from ``start`` on; returns the first
+    """As `silchunk.kernels.curve.constraint_curve`, of rows from ``start`` on; returns the first
     row that has to be sorted whole, or the number of rows."""
     n_blocks = (n + BLOCK - 1) // BLOCK
     sums, before, after = np.empty(n_blocks), np.empty(n_blocks), np.empty(n_blocks)

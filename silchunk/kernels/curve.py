@@ -1,0 +1,173 @@
+"""The constraint curve: least quotients for every minimum cluster size, from one sorted row.
+
+Notation as in `silchunk.kernels.bound`. K clusters of m points or more leave sizes k in
+[m, n - (K-1)m]. These ranges are nested, so the minima run outwards from the innermost one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from silchunk.kernels.bound import (
+    BLOCK,
+    REST_STEPS,
+    Block,
+    block_quotients,
+    block_sums,
+    comparing,
+    compiled,
+    partial_sums,
+    quotient_at_start,
+    quotient_floor,
+    rest_step,
+    running_sums,
+    stays_above,
+)
+
+
+@comparing  # type: ignore[untyped-decorator]
+def _running_minima(values: Block, length: int) -> None:
+    """``values[m]`` becomes the least of ``values[m : length + 1]``, for m from length down to 1.
+
+    Four at a time, which wait but once for those above them.
+    """
+    least = 1.0
+    m = length
+    while m >= 4:
+        a, b, c, d = values[m], values[m - 1], values[m - 2], values[m - 3]
+        ab = min(a, b)
+        values[m] = min(least, a)
+        values[m - 1] = min(least, ab)
+        values[m - 2] = min(least, min(ab, c))
+        least = min(least, min(ab, min(c, d)))
+        values[m - 3] = least
+        m -= 4
+    while m >= 1:
+        least = min(least, values[m])
+        values[m] = least
+        m -= 1
+
+
+@comparing  # type: ignore[untyped-decorator]
+def _fold(quotients: Block, n_clusters: int, n: int) -> None:
+    """``quotients[m]`` becomes the least q(k) of the k that are within [m, n - (K-1)m] but not
+    within the range of m + 1, for m from 1 to n // K."""
+    largest = n // n_clusters
+    right = n_clusters - 1
+    for m in range(largest, n - right * largest + 1):
+        quotients[largest] = min(quotients[largest], quotients[m])
+    if n_clusters == 2:
+        for m in range(1, largest):
+            quotients[m] = min(quotients[m], quotients[n - m])
+        return
+    for m in range(1, largest):
+        for k in range(n - right * (m + 1) + 1, n - right * m + 1):
+            quotients[m] = min(quotients[m], quotients[k])
+
+
+@compiled  # type: ignore[untyped-decorator]
+def _levels_from_inside(
+    n: int, n_clusters: int, sums: Block, before: Block, after: Block, levels: Block
+) -> None:
+    """``levels[j]`` = least quotient at those block starts that are in the range of every m below
+    j·BLOCK: what blocks further out must go below to matter to the curve."""
+    levels[:] = 1.0
+    for b in range(1, sums.shape[0]):
+        k = b * BLOCK
+        depth = min(k, (n - k) // (n_clusters - 1))  # the greatest m whose range has k
+        at_start = quotient_at_start(b, n, sums, before, after)
+        levels[depth // BLOCK] = min(levels[depth // BLOCK], at_start)
+    for j in range(levels.shape[0] - 2, -1, -1):
+        levels[j] = min(levels[j], levels[j + 1])
+
+
+@compiled  # type: ignore[untyped-decorator]
+def quotient_minima(
+    row: Block,
+    held: int,
+    n: int,
+    edge: float,
+    beyond: float,
+    farthest: float,
+    n_clusters: int,
+    sums: Block,
+    before: Block,
+    after: Block,
+    levels: Block,
+    quotients: Block,
+) -> bool:
+    """``quotients[m]`` = min q(k) over k in [m, n - (K-1)m] of one row, for m from 1 to n // K;
+    False where what is held of the row does not tell. See `least_quotient`.
+    """
+    right = n_clusters - 1
+    if held <= min(n - 1, n - right * (n // n_clusters)):
+        return False
+    n_blocks = (held + BLOCK - 1) // BLOCK
+    sums, before, after = sums[:n_blocks], before[:n_blocks], after[:n_blocks]
+    block_sums(row[:held], sums)
+    running_sums(sums, beyond, before, after)
+    _levels_from_inside(n, n_clusters, sums, before, after, levels)
+    if held < n:
+        own = before[n_blocks - 1] + sums[n_blocks - 1]
+        largest = n - right
+        for step in range(REST_STEPS):
+            a, b = rest_step(step, held - 1, largest), rest_step(step + 1, held - 1, largest) - 1
+            if a > b:
+                continue
+            level = levels[(n - a) // right // BLOCK + 1]
+            if quotient_floor(a, b, held, n, own, edge, beyond, farthest) < level:
+                return False
+        quotients[held:n] = 1.0
+    for b in range(n_blocks):
+        start = b * BLOCK
+        stop = min(start + BLOCK, held)
+        # The greatest m whose range has any k of the block.
+        deepest = min(stop - 1, (n - start) // right)
+        if stays_above(levels[deepest // BLOCK + 1], b, held, n, before, after):
+            quotients[start:stop] = 1.0
+            continue
+        partial_sums(row, start, stop, quotients[start:stop])
+        block_quotients(row, n, start, stop, before[b], sums[b], after[b], quotients[start:stop])
+    _fold(quotients, n_clusters, n)
+    _running_minima(quotients, n // n_clusters)
+    return True
+
+
+@compiled  # type: ignore[untyped-decorator]
+def add_curve(minima: Block, sizes: Block, bounds: Block, total: Block) -> None:
+    """Add a row's ``1 - minima[m]``, m from 1 on, to ``total``; those of some sizes are its
+    ``bounds``."""
+    for m in range(1, total.shape[0] + 1):
+        total[m - 1] += 1.0 - minima[m]
+    for s in range(sizes.shape[0]):
+        bounds[s] = 1.0 - minima[sizes[s]]
+
+
+@compiled  # type: ignore[untyped-decorator]
+def constraint_curve(
+    rows: Block, sizes: Block, n_clusters: int, bounds: Block, total: Block
+) -> None:
+    """Point bounds ``1 - min q(k)`` over k in [m, n - (K-1)m], for every m from 1 to n // K.
+
+    Parameters
+    ----------
+    rows : (r, n) as in `point_bounds`
+    sizes : (s,) int64, the m to keep for each row, each in 1 … n // K
+    n_clusters : K, at least 2
+    bounds : (r, s) float64, filled in
+    total : (n // K,) float64, to whose entry m - 1 the bounds for m of all rows are added in order
+    """
+    n = rows.shape[1]
+    n_blocks = (n + BLOCK - 1) // BLOCK
+    sums, before, after = np.empty(n_blocks), np.empty(n_blocks), np.empty(n_blocks)
+    levels = np.empty(n_blocks + 2)
+    quotients = np.empty(n + 1)
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        if row[n - 1] == 0.0:
+            bounds[i, :] = 0.0
+            continue
+        quotient_minima(
+            row, n, n, 0.0, 0.0, 0.0, n_clusters, sums, before, after, levels, quotients
+        )
+        add_curve(quotients, sizes, bounds[i], total)
