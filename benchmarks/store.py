@@ -5,8 +5,8 @@
     python benchmarks/store.py --large 100000   # one large store: 40 GB of distances
     python benchmarks/store.py --presets        # the table of compact stores alone
 
-Every figure is the median of runs in fresh processes on the points of ``bound.py``. Stores are made
-in ``--folder`` (default: the system's temporary folder) and deleted. Throughput counts the raw
+Every figure is the median of runs in fresh processes on the points of ``common.py``. Stores are
+made in ``--folder`` (default: the system's temporary folder) and deleted. Throughput counts the raw
 bytes of the distances.
 """
 
@@ -22,15 +22,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from bound import PEER_SIZE, machine, measure, points
+from common import PEER_SIZE, machine, measure, peak_bytes, points
 
 BUDGET = "512MiB"
+BOUND = str(Path(__file__).with_name("bound.py"))
 LARGE_BUDGET = "1GiB"
-
-
-def peak_bytes() -> int:
-    status = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 
 
 def build_and_bound(folder: Path, n: int, budget: str, keep_bits: str) -> dict:
@@ -38,7 +34,7 @@ def build_and_bound(folder: Path, n: int, budget: str, keep_bits: str) -> dict:
     import silchunk
 
     X = points(n)
-    small = silchunk.build_distances(points(600), folder / "warm.zarr")
+    small = silchunk.build_distances(points(9000), folder / "warm.zarr")
     silchunk.silhouette_upper_bound(small)
     began = time.perf_counter()
     D = silchunk.build_distances(X, folder / "d.zarr", memory=budget, keep_bits=keep_bits)
@@ -178,7 +174,7 @@ def main() -> None:
         for name, value in rate.items():
             print(f"{name:<36}{value:>8.0f} MB/s")
         if not options.no_peer:
-            peer = measure("peer", PEER_SIZE, options.repeats)
+            peer = measure(BOUND, "peer", PEER_SIZE, options.repeats)
             results["peer"] = peer
             print(
                 f"reference package in RAM: {peer['seconds']:.1f} s, "

@@ -17,8 +17,11 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+BOUNDS = (ROOT / "docs" / "bounds.md").read_text()
+
+
+def blocks(language, text=README):
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
 def run(*command, cwd, **environment):
@@ -44,6 +47,13 @@ def test_examples_run(example, tmp_path):
 def test_readme_python_examples_print_what_they_say(code, tmp_path):
     done = run(sys.executable, "-c", code, cwd=tmp_path)
     said = [line.split("# ")[1] for line in code.splitlines() if line.startswith("print(")]
+    assert done.stdout.splitlines() == said
+
+
+def test_the_page_on_bounds_prints_what_it_says(tmp_path):
+    code = "".join(blocks("python", BOUNDS))
+    done = run(sys.executable, "-c", code, cwd=tmp_path)
+    said = [line.split("  # ")[1] for line in code.splitlines() if line.startswith("print(")]
     assert done.stdout.splitlines() == said
 
 
