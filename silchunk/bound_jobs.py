@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,7 @@ def reduce_all(
         checkpoints.map_panels(
             job, task, combine, "silhouette bound", kept, ReducedRows.from_arrays, panels
         )
+    assert filled == n_rows
     means = sums.total() / job.n if wanted.curve else mean_over_rows(samples)
     return Reduced(
         _rounded(samples, job, arguments),
@@ -152,9 +154,13 @@ def _kept(
 ) -> Any:
     if checkpoint is None:
         return nullcontext(None)
+    within = wanted.within
     task: Mapping[str, Any] = {
-        "wanted": asdict(wanted),
-        "rows": None if rows is None else rows.tolist(),
+        "min_cluster_size": None if within is None else within.smallest,
+        "n_clusters": None if within is None else within.n_clusters,
+        "cluster_sizes": wanted.fixed,
+        "curve": wanted.curve,
+        "sample": None if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
         "certify": arguments.certify,
     }
     return checkpoints.opened(checkpoint, job, arguments, task)

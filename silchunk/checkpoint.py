@@ -34,7 +34,8 @@ from silchunk.rows import Block
 log = logging.getLogger("silchunk")
 
 KIND = "checkpoint"
-OWN_FILES = re.compile(rf"panel-\d+\.npz(\.part)?|{re.escape(journal.FILE_NAME)}(\.part)?")
+JOURNAL = "silchunk-checkpoint.jsonl"
+OWN_FILES = re.compile(rf"panel-\d+\.npz(\.part)?|{re.escape(JOURNAL)}(\.part)?")
 
 Arrays = dict[str, Block]
 
@@ -125,14 +126,18 @@ def opened(
         records = _records(folder)
         old = _header(records)
         found = differences(old, header)
-        if old["task"] != header["task"]:
-            found.append("it computes something else of the distances")
+        found += [
+            f"{name} was {old['task'].get(name)!r}, now {value!r}"
+            for name, value in header["task"].items()
+            if old["task"].get(name) != value
+        ]
         if found:
             raise StaleStoreError(
                 f"{folder} is the checkpoint of another job: {'; '.join(found)}. Delete that "
                 "folder, or name another path."
             )
-        journal.mend(records)
+        with room_for(records.path, len(records.metadata)):
+            journal.mend(records)
         yield Checkpoint(folder, records)
 
 
@@ -206,10 +211,11 @@ def _create(folder: Path, header: dict[str, Any]) -> None:
     """Make an empty one under a temporary name, so that it appears whole or not at all."""
     identity = uuid.uuid4().hex
     temporary = folder.with_name(f".{folder.name}.{identity}.tmp")
+    text = json.dumps(header)
     try:
-        with room_for(folder, 0):
+        with room_for(folder, len(text)):
             temporary.mkdir()
-            journal.create(temporary / journal.FILE_NAME, identity, json.dumps(header))
+            journal.create(temporary / JOURNAL, identity, text)
         if os.path.lexists(folder):
             raise ForeignStoreError(f"{folder} came into being meanwhile; it is left as it is.")
         temporary.rename(folder)
@@ -224,7 +230,7 @@ def _records(folder: Path) -> journal.Journal:
             f"{folder} is a symbolic link; give the folder it points to, "
             f"{os.path.realpath(folder)}."
         )
-    path = folder / journal.FILE_NAME
+    path = folder / JOURNAL
     records = journal.read(path, store_id=None, metadata=None) if path.is_file() else None
     strange = (
         []

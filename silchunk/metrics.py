@@ -140,21 +140,26 @@ def allows_missing(name: str) -> bool:
     return name == "nan_euclidean"
 
 
-def refuse_out_of_range(largest: float, dtype: np.dtype[Any], what: str) -> None:
-    """Refuse distances that the dtype cannot hold with its precision.
+def refuse_out_of_range(
+    largest: float, dtype: np.dtype[Any], what: str, *, n: int, proven: bool = False
+) -> None:
+    """Refuse distances that the dtype cannot hold with its precision, or n of them not be summed.
 
     Raises
     ------
     InputError
-        If the largest is beyond the dtype's range, or too small for its digits.
+        If the largest is beyond the dtype's range, or too small for its digits; for a proven
+        error, also if others that are not negligible beside it could be.
     """
+    # A quotient is formed of sums of n distances, times n.
+    summable = float(np.finfo(np.float64).max) / (4.0 * n * n)
     info = np.finfo(dtype)
     # Below the normal numbers digits are lost one by one; six are left here.
-    smallest = float(info.smallest_subnormal) * 2.0**20
-    if largest > float(info.max) or 0.0 < largest < smallest:
+    smallest = float(info.tiny) * 2.0**60 if proven else float(info.smallest_subnormal) * 2.0**20
+    if largest > min(float(info.max), summable) or 0.0 < largest < smallest:
         raise InputError(
             f"{what} up to {largest:.3g}, out of the range of {dtype}. "
-            + ('Pass dtype="float64", or rescale' if dtype == np.float32 else "Rescale")
+            + ('Pass dtype="float64", or rescale' if dtype == np.float32 else "Please rescale")
             + ": silhouettes and their bounds do not depend on the unit."
         )
 
@@ -177,7 +182,8 @@ def make_metric(
         if params:
             raise InputError(f"metric {name!r} takes no metric_params; got {sorted(params)}.")
         largest = largest_distance(name, frame.extent)
-        refuse_out_of_range(largest, dtype, f"{name} distances of these points are")
+        what = f"{name} distances of these points are"
+        refuse_out_of_range(largest, dtype, what, n=source.shape[0], proven=proven)
         source_dtype = np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
         return CORE_METRICS[name](_Wanted(name, frame, source_dtype, dtype, proven))
     from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS

@@ -218,6 +218,7 @@ def plan_sample(
     resident_bytes: int = 0,
     chunk_rows: int = 1,
     row_results: int = 1,
+    panel_rows: int | None = None,
     runtime_bytes: int = RUNTIME_BYTES,
 ) -> Plan:
     """Plan a job that streams ``n_rows`` sampled rows over all n points in blocks of columns.
@@ -238,14 +239,15 @@ def plan_sample(
         scratch += 6 * rows * width * 8 + 2 * LEAF_ROWS * TILE_COLUMNS * 8
         return values + scratch + rows * (BINS_BYTES + row_results * 8)
 
-    sizes = [LEAF_ROWS // 8]
-    while sizes[-1] < 2 * PREFERRED_PANEL_ROWS and sizes[-1] < n_rows:
+    sizes = [panel_rows or LEAF_ROWS // 8]
+    while panel_rows is None and sizes[-1] < min(2 * PREFERRED_PANEL_ROWS, n_rows):
         sizes.append(2 * sizes[-1])
     available = budget_bytes - runtime_bytes - resident_bytes
     for running in range(concurrency, 0, -1):
         # Every core has a part of the sample.
         for rows in reversed(sizes):
-            if running * task_bytes(rows) <= available and rows * (running - 1) < n_rows:
+            too_long = panel_rows is None and running > 1 and rows * (running - 1) >= n_rows
+            if running * task_bytes(rows) <= available and not too_long:
                 return Plan(
                     n=n,
                     n_rows=n_rows,

@@ -16,8 +16,6 @@ from silchunk.rows import Block, RowSource
 
 # Noise that is taken for rounding, in units of the largest distance.
 RELATIVE_TOLERANCE = {2: 1e-2, 4: 1e-5, 8: 1e-8}
-# Rows are summed in float64; distances beyond this could overflow.
-LARGEST = 1e300
 
 
 class _Extreme(NamedTuple):
@@ -119,9 +117,7 @@ def check_matrix(
     exact = matrix.dtype.kind in "iub"
     tolerance = 0.0 if exact else RELATIVE_TOLERANCE[min(8, matrix.dtype.itemsize)] * found.largest
     remedy = "Correct it, or pass validate=False if it is known to be right."
-    if found.largest > LARGEST:
-        raise InputError(f"{name} has distances up to {found.largest:.3g}; rescale them to sum.")
-    refuse_out_of_range(found.largest, dtype, f"{name} has distances")
+    refuse_out_of_range(found.largest, dtype, f"{name} has distances", n=matrix.shape[0])
     if found.negative.value > tolerance:
         value, i, j = found.negative
         raise InputError(f"{name} has the negative distance {-value:g} at [{i}, {j}]. {remedy}")

@@ -160,7 +160,7 @@ def prepared(
             "runtime_bytes": plan.RUNTIME_BYTES + _extra_runtime(name) + needs.runtime_bytes,
         }
         if needs.sampled_rows is not None and name != "precomputed":
-            job_plan = plan.plan_sample(n_rows=needs.sampled_rows, **common)
+            job_plan = plan.plan_sample(n_rows=needs.sampled_rows, panel_rows=panel_rows, **common)
         else:
             job_plan = plan.plan_panels(
                 from_points=name != "precomputed",

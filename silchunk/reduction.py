@@ -135,7 +135,9 @@ class ReducedRows:
             "bounds": self.bounds,
             "table": self.table,
             "levels": np.array([node.level for node in self.totals], np.int64),
-            "totals": np.array([node.total for node in self.totals]).reshape(-1, length),
+            "totals": np.array([node.total for node in self.totals]).reshape(
+                len(self.totals), length
+            ),
         }
 
     @classmethod

@@ -138,6 +138,11 @@ def sampled_bound(
 ) -> SampledBound:
     """Draw rows, bound each of them against all points, and sum up."""
     confidence = checked_confidence(confidence)
+    if checkpoint is not None and random_state is None:
+        raise InputError(
+            "a checkpoint of a sample needs random_state: without one, another sample would be "
+            "drawn when it goes on."
+        )
     drawn: list[Vector] = []
 
     def wanted_of(n: int) -> Wanted:

@@ -30,6 +30,7 @@ Block = np.ndarray[Any, np.dtype[Any]]
 BLOCK = 256
 # Rounding may break the monotony that pruning rests on by a few units in the last place.
 PRUNING_SLACK = 1.0 - 1e-12
+SMALLEST_NORMAL = 2.0**-1022
 # Within a block, R is the rest of the block, by subtraction, plus what lies right of the block, if
 # that is this many times the block at least.
 SAFE_RATIO = 4.0
@@ -148,8 +149,9 @@ def _least(values: Block, first: int, last: int) -> float:
 def quotient_at_start(b: int, n: int, sums: Block, before: Block, after: Block) -> float:
     """q at the first k of block b ≥ 1, in a form that rounding has no power over."""
     k = b * BLOCK
-    quotient: float = before[b] * (n - k) / ((sums[b] + after[b]) * (k - 1)) / PRUNING_SLACK
-    return quotient
+    quotient: float = before[b] * (n - k) / ((sums[b] + after[b]) * (k - 1))
+    # Not below the normal numbers: nothing would be known to stay above a level of zero.
+    return max(quotient, SMALLEST_NORMAL) / PRUNING_SLACK
 
 
 @compiled  # type: ignore[untyped-decorator]

@@ -15,12 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from silchunk.kernels.distance import FLOAT32_FLOOR, Block, compiled, difference_norm
+from silchunk.kernels.distance import (
+    FLOAT32_FLOOR,
+    SUMMED_FEATURES,
+    Block,
+    compiled,
+    difference_norm,
+)
 from silchunk.kernels.vectors import COLUMNS, ROWS, add_squares
-
-# Features summed in registers at a time: each such sum is rounded this often, and their sum once
-# for each of them.
-FEATURES = 16
 
 
 def relative_error(n_features: int, dtype: np.dtype[Any], squared: bool) -> float:
@@ -30,7 +32,7 @@ def relative_error(n_features: int, dtype: np.dtype[Any], squared: bool) -> floa
     multiply-add; sums of positive terms by u for each addition; the root halves all of that and
     adds its own.
     """
-    roundings = 3 + FEATURES + -(-n_features // FEATURES)
+    roundings = 4 + SUMMED_FEATURES + -(-n_features // SUMMED_FEATURES)
     unit_roundoff = float(np.finfo(dtype).eps) / 2
     return (roundings if squared else roundings / 2 + 1) * unit_roundoff
 
@@ -44,8 +46,10 @@ def square_sums(rows: Block, columns: Block, sums: Block) -> None:
     n_features = rows.shape[1]
     for i in range(0, rows.shape[0], ROWS):
         for j in range(0, columns.shape[1], COLUMNS):
-            for first in range(0, n_features, FEATURES):
-                add_squares(rows, columns, sums, i, j, first, min(n_features, first + FEATURES))
+            for first in range(0, n_features, SUMMED_FEATURES):
+                add_squares(
+                    rows, columns, sums, i, j, first, min(n_features, first + SUMMED_FEATURES)
+                )
 
 
 @compiled  # type: ignore[untyped-decorator]

@@ -21,6 +21,9 @@ FLOAT32_FLOOR = 1e-30
 OVERFLOW_CEILING = 1e300
 # A sum of squares below this has lost bits to underflow and is formed again from scaled terms.
 UNDERFLOW_FLOOR = 1e-280
+# Features summed at a time where a proven error is wanted: each such sum is rounded this often, and
+# their sum once for each of them.
+SUMMED_FEATURES = 16
 
 # Kernels run inside panel tasks, several at once.
 compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -62,18 +65,23 @@ def centre_transposed(
 @compiled  # type: ignore[untyped-decorator]
 def difference_norm(x: Block, y: Block, scale: float) -> float:
     """``√(Σ ((x - y)·scale)²)`` in float64, exact in range down to the least float64."""
-    total = 0.0
-    largest = 0.0
-    for k in range(x.shape[0]):
-        difference = (np.float64(x[k]) - np.float64(y[k])) * scale
-        total += difference * difference
-        largest = max(largest, abs(difference))
+    total = largest = 0.0
+    for first in range(0, x.shape[0], SUMMED_FEATURES):
+        part = 0.0
+        for k in range(first, min(first + SUMMED_FEATURES, x.shape[0])):
+            difference = (np.float64(x[k]) - np.float64(y[k])) * scale
+            part += difference * difference
+            largest = max(largest, abs(difference))
+        total += part
     if total >= UNDERFLOW_FLOOR or largest == 0.0:
         return math.sqrt(total)
     total = 0.0
-    for k in range(x.shape[0]):
-        difference = (np.float64(x[k]) - np.float64(y[k])) * scale / largest
-        total += difference * difference
+    for first in range(0, x.shape[0], SUMMED_FEATURES):
+        part = 0.0
+        for k in range(first, min(first + SUMMED_FEATURES, x.shape[0])):
+            difference = (np.float64(x[k]) - np.float64(y[k])) * scale / largest
+            part += difference * difference
+        total += part
     return math.sqrt(total) * largest
 
 
