@@ -13,7 +13,14 @@ import numpy as np
 
 from silchunk.bound_jobs import Path, bound_job, point_bounds, reduce_all
 from silchunk.bound_result import BoundResult
-from silchunk.constraints import FixedSizes, Sizes, fixed_sizes, size_range
+from silchunk.constraints import (
+    FixedSizes,
+    Sizes,
+    checked_confidence,
+    checked_method,
+    fixed_sizes,
+    size_range,
+)
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError
 from silchunk.prepare import Arguments
@@ -142,8 +149,11 @@ def silhouette_upper_bound(
     arguments = Arguments(
         metric, metric_params, dtype, validate, memory, progress, scheduler, certify
     )
+    checked_method(method)
+    checked_confidence(confidence)
     if cluster_sizes is not None or labels is not None:
-        if (min_cluster_size, n_clusters, sample_size) != (1, None, None):
+        plain = _is_one(min_cluster_size) and min_cluster_size == 1
+        if not plain or n_clusters is not None or sample_size is not None:
             raise InputError(
                 "with cluster_sizes (or labels), min_cluster_size and n_clusters follow from them, "
                 "and sample_size is not offered: leave these out."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -146,16 +147,24 @@ def _checked_list(cluster_sizes: Any, n: int) -> list[int]:
 
 
 def _sizes_of(labels: Any, n: int) -> list[int]:
-    values = np.asarray(labels)
+    try:
+        values = np.asarray(labels)
+    except ValueError as error:
+        raise InputError(f"labels cannot be read as one label for each point: {error}") from error
     if values.shape != (n,):
         raise InputError(
             f"labels must have one entry for each of the {n:,} points; their shape is "
             f"{values.shape}."
         )
-    sizes = np.unique(values, return_counts=True)[1].tolist()
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        raise InputError("labels have NaN, which tells nothing of its cluster; give each a label.")
+    try:  # labels may be anything that can be told apart, and need not have an order
+        sizes = list(Counter(values.tolist()).values())
+    except TypeError as error:
+        raise InputError(f"labels must be hashable: {error}.") from error
     if len(sizes) < 2:
         raise InputError("labels name one cluster only; a silhouette needs two at least.")
-    return list(sizes)
+    return sizes
 
 
 def checked_method(method: str) -> str:
@@ -168,6 +177,18 @@ def checked_method(method: str) -> str:
     if method not in METHODS:
         raise InputError(f"method must be one of {', '.join(METHODS)}; got {method!r}.")
     return method
+
+
+def checked_confidence(confidence: Any) -> float:
+    """A probability strictly between 0 and 1.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < confidence < 1.0:
+        raise InputError(f"confidence must be between 0 and 1, such as 0.95; got {confidence!r}.")
+    return float(confidence)
 
 
 def _is_integer(value: Any) -> bool:

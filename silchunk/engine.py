@@ -253,7 +253,7 @@ def _run_locally(
         with lock:
             index = next(left)
         try:
-            inbox.wait_for_room(index, running)
+            inbox.wait_for_room(index, running, stop_requested.is_set)
             # The result goes to the inbox, not to Dask: Dask would hold all of them to the end.
             if not (stop_requested.is_set() or inbox.failed):
                 inbox.put(index, attempt(panels[index]))

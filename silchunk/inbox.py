@@ -10,6 +10,8 @@ Consume = Callable[[int, Any], None]
 
 # Panels begun ahead of the first one awaited, for each task at once, where results are in order.
 LOOK_AHEAD = 4
+# Those who wait look this often whether the job has been given up.
+LOOK_SECONDS = 0.2
 
 
 class Inbox:
@@ -50,10 +52,12 @@ class Inbox:
         """Whether a panel may be begun."""
         return not self.ordered or index < self.next + LOOK_AHEAD * at_once
 
-    def wait_for_room(self, index: int, at_once: int) -> None:
-        """Wait until a panel may be begun, or the job has failed."""
+    def wait_for_room(self, index: int, at_once: int, given_up: Callable[[], bool]) -> None:
+        """Wait until a panel may be begun, or the job has failed or been ``given_up``."""
         with self.changed:
-            self.changed.wait_for(lambda: self.failed or self.has_room(index, at_once))
+            # Nobody tells of a job that is given up: a signal handler may not take the lock.
+            while not (self.failed or given_up() or self.has_room(index, at_once)):
+                self.changed.wait(LOOK_SECONDS)
 
     def fail(self) -> None:
         """Wake those who wait: the job has failed."""

@@ -234,7 +234,8 @@ def plan_sample(
     def task_bytes(panel_rows: int) -> int:
         rows = min(panel_rows, n_rows)
         # A block of columns, and what of a row is held, twice while it is sorted.
-        values = rows * (STREAM_COLUMNS + HELD_VALUES) * itemsize + 2 * HELD_VALUES * 8
+        values = (LEAF_ROWS + rows) * STREAM_COLUMNS * itemsize
+        values += rows * HELD_VALUES * itemsize + 2 * HELD_VALUES * 8
         scratch = 2 * read_rows * width * 8 + 3 * TILE_COLUMNS * width * 8
         scratch += 6 * rows * width * 8 + 2 * LEAF_ROWS * TILE_COLUMNS * 8
         return values + scratch + rows * (BINS_BYTES + row_results * 8)

@@ -10,7 +10,7 @@ import numpy as np
 from silchunk import confidence as limits
 from silchunk.bound_jobs import Path, bound_job, reduce_all
 from silchunk.bound_result import worst_case_error
-from silchunk.constraints import Sizes, size_range
+from silchunk.constraints import Sizes, checked_confidence, size_range
 from silchunk.errors import InputError
 from silchunk.prepare import Arguments
 from silchunk.reduction import Wanted
@@ -102,6 +102,8 @@ def draw_rows(sample_size: Any, random_state: Any, n: int) -> Vector:
         raise InputError(f"sample_size takes an integer; got {sample_size!r}.")
     if not 2 <= sample_size <= n:
         raise InputError(f"sample_size must be from 2 to n = {n:,}; got {sample_size:,}.")
+    if isinstance(random_state, bool):
+        raise InputError(f"random_state takes an integer or a generator; got {random_state!r}.")
     if isinstance(random_state, np.random.RandomState):
         return random_state.permutation(n)[:sample_size].astype(np.int64)
     try:
@@ -111,18 +113,6 @@ def draw_rows(sample_size: Any, random_state: Any, n: int) -> Vector:
             f"random_state must be None, an integer or a generator; got {random_state!r}."
         ) from error
     return generator.choice(n, int(sample_size), replace=False, shuffle=True).astype(np.int64)
-
-
-def checked_confidence(confidence: Any) -> float:
-    """A probability strictly between 0 and 1.
-
-    Raises
-    ------
-    InputError
-    """
-    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < confidence < 1.0:
-        raise InputError(f"confidence must be between 0 and 1, such as 0.95; got {confidence!r}.")
-    return float(confidence)
 
 
 def sampled_bound(

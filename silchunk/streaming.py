@@ -137,7 +137,8 @@ class StreamRows:
     def _sample(self, own: Block, picked: Block) -> Block:
         """Sorted distances from each row to some of the points (r, EDGE_BLOCKS · EDGE_ROWS)."""
         n, points = self.panels.n, self.panels.points
-        sample = np.empty((len(own), EDGE_BLOCKS * EDGE_ROWS), self.panels.dtype)
+        padded = len(own) + -len(own) % LEAF_ROWS
+        sample = np.empty((padded, EDGE_BLOCKS * EDGE_ROWS), self.panels.dtype)
         ready = self._ready(own)
         scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
         for part in range(EDGE_BLOCKS):
@@ -146,9 +147,11 @@ class StreamRows:
             for rows, prepared in ready:
                 self.panels.metric.fill(prepared, columns, scratch, sample[rows], part * EDGE_ROWS)
         sample.sort(axis=1)
-        return sample
+        return sample[: len(own)]
 
     def _ready(self, own: Block) -> list[tuple[slice, Any]]:
+        """Rows made ready, in whole leaves: a matrix product rounds by the shape of its tile."""
+        own = np.concatenate([own, np.repeat(own[-1:], -len(own) % LEAF_ROWS, axis=0)])
         return [
             (slice(a, b), self.panels.metric.rows(own[a:b])) for a, b in ranges(len(own), LEAF_ROWS)
         ]
@@ -159,12 +162,13 @@ class StreamRows:
         ready = self._ready(own)
         scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
         # Rows that are whole pages apart would all compete for the same lines of the cache.
-        buffer = np.empty((len(own), STREAM_COLUMNS + PADDING), self.panels.dtype)
+        padded = len(own) + -len(own) % LEAF_ROWS
+        buffer = np.empty((padded, STREAM_COLUMNS + PADDING), self.panels.dtype)
         metric, points = self.panels.metric, self.panels.points
         for a, b in ranges(self.panels.n, self.panels.read_rows):
             read = points.rows(a, b)
             for c, d in ranges(len(read), STREAM_COLUMNS):
-                block = buffer[:, : d - c]
+                block = buffer[: len(own), : d - c]
                 for first, last in ranges(d - c, TILE_COLUMNS):
                     columns = metric.columns(read[c + first : c + last])
                     for rows, prepared in ready:

@@ -60,7 +60,10 @@ def finer_bins(edges: Block, wanted: Block, largest: float) -> tuple[Block, Bloc
     high = np.concatenate([edges, top]).view(integer).astype(np.int64)
     parts = max(2, BINS // max(1, int(wanted.sum())))
     cuts = [
-        np.append(np.arange(low[b], high[b], max(1, (high[b] - low[b]) // parts)), high[b])
+        # Many equal values are most likely at an edge, since edges are taken from the values.
+        np.append(
+            np.arange(low[b], high[b], max(1, (high[b] - low[b]) // parts)), [low[b] + 1, high[b]]
+        )
         for b in np.flatnonzero(wanted)
     ]
     finer: Block = np.unique(np.concatenate(cuts)).astype(integer).view(edges.dtype)
