@@ -69,17 +69,14 @@ def steps(X) -> None:
 
         return nanoseconds(run, ROWS * n)
 
-    def halves() -> nearest.Nearest:
-        return nearest.split(few, 0.5 + reduction.CURVE_MARGIN, part)
-
-    def shares() -> nearest.Nearest:
+    def split() -> nearest.Nearest:
         return nearest.split(few, reduction.NEAREST_SHARE, part)
 
     copying = each_row(lambda: None)
     sorting = each_row(lambda: few.sort(axis=1))
-    splitting, halving = each_row(shares), each_row(halves)
-    minimum = each_row(lambda: nearest.point_bounds(shares(), n, 1, n - 1, out, 0))
-    minima = each_row(lambda: nearest.constraint_curve(halves(), n, one, 2, bounds, total, 0))
+    splitting = each_row(split)
+    minimum = each_row(lambda: nearest.point_bounds(split(), n, 1, n - 1, out, 0))
+    minima = each_row(lambda: nearest.constraint_curve(split(), n, one, 2, bounds, total, 0))
 
     def plain() -> None:
         few.sort(axis=1)
@@ -100,8 +97,7 @@ def steps(X) -> None:
         ("  its constraint curve", plain_minima - sorting),
         (f"row sorted to {reduction.NEAREST_SHARE:.0%}", splitting - copying),
         ("  its quotient minimum", minimum - splitting),
-        (f"row sorted to {0.5 + reduction.CURVE_MARGIN:.0%}", halving - copying),
-        ("  its constraint curve", minima - halving),
+        ("  its constraint curve", minima - splitting),
     ):
         print(f"{name:<32}{value:>6.2f}")
 

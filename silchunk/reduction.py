@@ -21,11 +21,11 @@ from silchunk.sums import AlignedSum, Node
 Vector = np.ndarray[Any, np.dtype[Any]]
 
 # Rows are sorted and reduced this many bytes at a time.
-CACHED_BYTES = 256 << 10
-# Rows of at least so many distances are sorted in part, and so much of them.
+CACHED_BYTES = 1 << 20
+# Rows of at least so many distances are sorted in part. A half is what the curve needs, and what
+# two like clusters do; the rest is for what the sample that splits a row leaves open.
 SPLIT_FROM = 8192
-NEAREST_SHARE = 0.4
-CURVE_MARGIN = 0.05
+NEAREST_SHARE = 0.55
 # So many rows of a leaf are split before it is judged whether that is any use.
 TRIED_ROWS = 4
 
@@ -58,31 +58,19 @@ class Wanted:
         """
         n = rows.shape[1]
         step = max(1, CACHED_BYTES // (n * rows.itemsize))
-        share = self._share(n)
-        split = np.empty((step if share else 0, n), rows.dtype)
+        splits = n >= SPLIT_FROM and self.within is not None and not self.fixed
+        split = np.empty((step if splits else 0, n), rows.dtype)
         tried = whole = 0
         for first, last in ranges(len(rows), step):
             few = slice(first, last)
             parts = rows[few], bounds[few], table[few], total
             # Rows of one leaf are alike: where most had to be sorted whole, the others are at once.
-            if not share or (tried >= TRIED_ROWS and 2 * whole > tried):
+            if not splits or (tried >= TRIED_ROWS and 2 * whole > tried):
                 self._reduce_whole(*parts)
             else:
                 tried += last - first
-                whole += self._reduce_nearest(
-                    nearest.split(rows[few], share, split[: last - first]), *parts
-                )
-
-    def _share(self, n: int) -> float:
-        """Part of each row that is enough to sort, most likely; 0 where it is no gain to try."""
-        if n < SPLIT_FROM or self.within is None or self.fixed:
-            return 0.0
-        share = NEAREST_SHARE
-        if self.curve:
-            # All sizes of the smallest cluster, and a little more, for what the sample leaves open.
-            share = max(share, 1.0 / self.within.at_least + CURVE_MARGIN)
-        largest_needed = max(self.within.smallest) / n
-        return share if self.curve or largest_needed < share / 2 else 0.0
+                near = nearest.split(rows[few], NEAREST_SHARE, split[: last - first])
+                whole += self._reduce_nearest(near, *parts)
 
     def _reduce_whole(self, rows: Vector, bounds: Vector, table: Vector, total: Vector) -> None:
         n = rows.shape[1]

@@ -95,7 +95,7 @@ def test_most_rows_are_sorted_in_part():
     whole = {}
     for kind in KINDS:
         D = rows_of(kind, 64, 9000, np.float32, 1)
-        near = nearest.split(D, 0.4, np.empty_like(D))
+        near = nearest.split(D, reduction.NEAREST_SHARE, np.empty_like(D))
         done = nearest.point_bounds(near, 9000, 1, 8999, np.empty(64), 0)
         whole[kind] = done < 64
     assert not whole["gaussian"]

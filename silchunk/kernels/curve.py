@@ -26,42 +26,62 @@ from silchunk.kernels.bound import (
 
 
 @comparing  # type: ignore[untyped-decorator]
-def _running_minima(values: Block, length: int) -> None:
-    """``values[m]`` becomes the least of ``values[m : length + 1]``, for m from length down to 1.
-
-    Four at a time, which wait but once for those above them.
-    """
-    least = 1.0
-    m = length
-    while m >= 4:
-        a, b, c, d = values[m], values[m - 1], values[m - 2], values[m - 3]
-        ab = min(a, b)
-        values[m] = min(least, a)
-        values[m - 1] = min(least, ab)
-        values[m - 2] = min(least, min(ab, c))
-        least = min(least, min(ab, min(c, d)))
-        values[m - 3] = least
-        m -= 4
-    while m >= 1:
-        least = min(least, values[m])
-        values[m] = least
-        m -= 1
+def _steps_up(values: Block) -> int:
+    """How often a value is larger than the next."""
+    count = 0
+    for t in range(values.shape[0] - 1):
+        count += values[t] > values[t + 1]
+    return count
 
 
 @comparing  # type: ignore[untyped-decorator]
-def _fold(quotients: Block, n_clusters: int, n: int) -> None:
-    """``quotients[m]`` becomes the least q(k) of the k that are within [m, n - (K-1)m] but not
-    within the range of m + 1, for m from 1 to n // K."""
+def _running_minima(values: Block, length: int) -> None:
+    """``values[m]`` becomes the least of ``values[m : length + 1]``, for every m ≥ 1."""
+    least = 1.0
+    stop = length + 1
+    while stop > 1:
+        start = max(1, stop - BLOCK)
+        block = values[start:stop]
+        size = stop - start
+        stop = start
+        # Falling outwards, as it mostly does, a block is its own running minimum.
+        if block[size - 1] <= least and not _steps_up(block):
+            least = block[0]
+            continue
+        m = size - 1
+        while m >= 3:  # four at a time, which wait but once for those above them
+            a, b, c, d = block[m], block[m - 1], block[m - 2], block[m - 3]
+            ab = min(a, b)
+            block[m] = min(least, a)
+            block[m - 1] = min(least, ab)
+            block[m - 2] = min(least, min(ab, c))
+            least = min(least, min(ab, min(c, d)))
+            block[m - 3] = least
+            m -= 4
+        while m >= 0:
+            least = min(least, block[m])
+            block[m] = least
+            m -= 1
+
+
+@comparing  # type: ignore[untyped-decorator]
+def _fold(quotients: Block, held: int, n_clusters: int, n: int) -> None:
+    """``quotients[m]`` becomes the least q(k) of the k < held that are within [m, n - (K-1)m] but
+    not within the range of m + 1, for m from 1 to n // K."""
     largest = n // n_clusters
     right = n_clusters - 1
+    least = (n - held) // right  # for smaller m these k are not held
     for m in range(largest, n - right * largest + 1):
         quotients[largest] = min(quotients[largest], quotients[m])
     if n_clusters == 2:
-        for m in range(1, largest):
-            quotients[m] = min(quotients[m], quotients[n - m])
+        first = max(1, least + 1)
+        outer = quotients[n - largest + 1 : n - first + 1]
+        inner = quotients[first:largest]
+        for t in range(inner.shape[0]):
+            inner[t] = min(inner[t], outer[outer.shape[0] - 1 - t])
         return
-    for m in range(1, largest):
-        for k in range(n - right * (m + 1) + 1, n - right * m + 1):
+    for m in range(max(1, least), largest):
+        for k in range(n - right * (m + 1) + 1, min(held - 1, n - right * m) + 1):
             quotients[m] = min(quotients[m], quotients[k])
 
 
@@ -117,7 +137,6 @@ def quotient_minima(
             level = levels[(n - a) // right // BLOCK + 1]
             if quotient_floor(a, b, held, n, own, edge, beyond, farthest) < level:
                 return False
-        quotients[held:n] = 1.0
     for b in range(n_blocks):
         start = b * BLOCK
         stop = min(start + BLOCK, held)
@@ -128,7 +147,7 @@ def quotient_minima(
             continue
         partial_sums(row, start, stop, quotients[start:stop])
         block_quotients(row, n, start, stop, before[b], sums[b], after[b], quotients[start:stop])
-    _fold(quotients, n_clusters, n)
+    _fold(quotients, held, n_clusters, n)
     _running_minima(quotients, n // n_clusters)
     return True
 
