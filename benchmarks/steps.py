@@ -74,6 +74,8 @@ def steps(X) -> None:
 
     copying = each_row(lambda: None)
     sorting = each_row(lambda: few.sort(axis=1))
+    half = int(reduction.NEAREST_SHARE * n)
+    partitioning = each_row(lambda: few.partition(half, axis=1))
     splitting = each_row(split)
     minimum = each_row(lambda: nearest.point_bounds(split(), n, 1, n - 1, out, 0))
     minima = each_row(lambda: nearest.constraint_curve(split(), n, one, 2, bounds, total, 0))
@@ -98,8 +100,9 @@ def steps(X) -> None:
         (f"row sorted to {reduction.NEAREST_SHARE:.0%}", splitting - copying),
         ("  its quotient minimum", minimum - splitting),
         ("  its constraint curve", minima - splitting),
+        ("numpy's partition of a row there", partitioning - copying),
     ):
-        print(f"{name:<32}{value:>6.2f}")
+        print(f"{name:<36}{value:>6.2f}")
 
 
 def shapes() -> None:

@@ -23,6 +23,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from silchunk.kernels.vectors import SCANNED, running_sums_of
+
 Block = np.ndarray[Any, np.dtype[Any]]
 
 # δ's per block: the unit of summation and of pruning. Short enough to prune well, long enough for
@@ -97,21 +99,13 @@ def running_sums(sums: Block, beyond: float, before: Block, after: Block) -> Non
 @compiled  # type: ignore[untyped-decorator]
 def partial_sums(row: Block, start: int, stop: int, partial: Block) -> None:
     """``partial[k]`` = Σ of δ's at [start, k), for every k in [start, stop)."""
-    part = row[start:stop]
     total = 0.0
-    fours = part.shape[0] // 4 * 4
-    for t in range(0, fours, 4):  # four at a time, which wait but once for the sum before them
-        a, b = np.float64(part[t]), np.float64(part[t + 1])
-        c, d = np.float64(part[t + 2]), np.float64(part[t + 3])
-        ab = a + b
+    whole = (stop - start) // SCANNED * SCANNED
+    if whole:
+        total = running_sums_of(row, start, start + whole, partial)
+    for t in range(whole, stop - start):
         partial[t] = total
-        partial[t + 1] = total + a
-        partial[t + 2] = total + ab
-        partial[t + 3] = total + (ab + c)
-        total += ab + (c + d)
-    for t in range(fours, part.shape[0]):
-        partial[t] = total
-        total += part[t]
+        total += row[start + t]
 
 
 @compiled  # type: ignore[untyped-decorator]

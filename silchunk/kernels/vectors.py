@@ -18,6 +18,9 @@ ROWS = 4
 VECTORS = 2
 COLUMNS = VECTORS * LANES
 
+# Values whose running sums are formed side by side.
+SCANNED = 8
+
 ELEMENTS = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
 
 
@@ -177,5 +180,60 @@ def split_block(
             builder.call(greatest, [largest_then], fastmath=("nnan", "nsz")),
         )
         return context.make_tuple(builder, signature.return_type, results)
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def running_sums_of(typing_context: Any, values: Any, first: Any, last: Any, sums: Any) -> Any:
+    """``sums[t]`` = Σ ``values[first : first + t]`` in float64, for first + t in [first, last).
+
+    A whole number of SCANNED values, and at least one of them; returns the sum of them all. Within
+    a vector sums of two, four and eight are formed side by side, so that only one addition in
+    SCANNED waits for the one before it.
+    """
+    signature = types.float64(values, first, last, sums)
+    read_as = ir.VectorType(ELEMENTS[values.dtype], SCANNED)
+    vector = ir.VectorType(ir.DoubleType(), SCANNED)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source, target = (
+            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 3)
+        )
+        _, first, last, _ = arguments
+        zero = ir.Constant(vector, [0.0] * SCANNED)
+
+        def picked(value: Any, lanes: list[int]) -> Any:
+            """Lanes of ``value``, and from SCANNED on zeros."""
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), SCANNED), lanes)
+            return builder.shuffle_vector(value, zero, mask)
+
+        def moved(value: Any, by: int) -> Any:
+            return picked(value, [SCANNED] * by + list(range(SCANNED - by)))
+
+        before = builder.block
+        loop = builder.append_basic_block("scan")
+        after = builder.append_basic_block("scanned")
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        t, total = builder.phi(first.type), builder.phi(vector)
+        at = builder.bitcast(builder.gep(source.data, [t]), read_as.as_pointer())
+        read = builder.load(at, align=values.dtype.bitwidth // 8)
+        scan = read if values.dtype.bitwidth == 64 else builder.fpext(read, vector)
+        for by in (1, 2, 4):
+            scan = builder.fadd(scan, moved(scan, by))
+        place = builder.gep(target.data, [builder.sub(t, first)])
+        at = builder.bitcast(place, vector.as_pointer())
+        builder.store(builder.fadd(total, moved(scan, 1)), at, align=8)
+        total_then = builder.fadd(total, picked(scan, [SCANNED - 1] * SCANNED))
+        following = builder.add(t, ir.Constant(t.type, SCANNED))
+        for phi, start, result in ((t, first, following), (total, zero, total_then)):
+            phi.add_incoming(start, before)
+            phi.add_incoming(result, loop)
+        builder.cbranch(builder.icmp_signed("<", following, last), loop, after)
+
+        builder.position_at_end(after)
+        return builder.extract_element(total_then, ir.Constant(ir.IntType(32), 0))
 
     return signature, generate
