@@ -22,7 +22,7 @@ from silchunk.plan import LEAF_ROWS, TILE_COLUMNS
 from silchunk.prepare import Arguments, prepared
 
 ROWS = 128
-REPEATS = 9
+REPEATS = 5
 
 
 def nanoseconds(job, distances: int, repeats: int = REPEATS) -> float:
@@ -56,18 +56,22 @@ def steps(X) -> None:
         )
         whole = nanoseconds(lambda: panels.read(0, ROWS, panel), ROWS * n)
     unsorted = panel.copy()
-    few = np.empty((1, n), panel.dtype)
+    # As many rows at a time as a bound takes.
+    together = max(1, reduction.CACHED_BYTES // (n * panel.itemsize))
+    few = np.empty((together, n), panel.dtype)
     part = np.empty_like(few)
-    out, total = np.empty(1), np.zeros(n // 2)
-    one, bounds = np.array([1]), np.empty((1, 1))
+    out, total = np.empty(together), np.zeros(n // 2)
+    one, bounds = np.array([1]), np.empty((together, 1))
 
     def each_row(work):
+        whole = ROWS // together * together
+
         def run() -> None:
-            for i in range(ROWS):
-                few[0] = unsorted[i]
+            for i in range(0, whole, together):
+                few[:] = unsorted[i : i + together]
                 work()
 
-        return nanoseconds(run, ROWS * n)
+        return nanoseconds(run, whole * n)
 
     def split() -> nearest.Nearest:
         return nearest.split(few, reduction.NEAREST_SHARE, part)

@@ -60,17 +60,20 @@ class Wanted:
         step = max(1, CACHED_BYTES // (n * rows.itemsize))
         splits = n >= SPLIT_FROM and self.within is not None and not self.fixed
         split = np.empty((step if splits else 0, n), rows.dtype)
-        tried = whole = 0
-        for first, last in ranges(len(rows), step):
+        tried = whole = first = 0
+        while first < len(rows):
+            # Rows of one leaf are alike: where most of the first had to be sorted whole, the others
+            # are at once.
+            last = min(first + (min(step, TRIED_ROWS) if splits and not tried else step), len(rows))
             few = slice(first, last)
             parts = rows[few], bounds[few], table[few], total
-            # Rows of one leaf are alike: where most had to be sorted whole, the others are at once.
-            if not splits or (tried >= TRIED_ROWS and 2 * whole > tried):
+            if not splits or 2 * whole > tried:
                 self._reduce_whole(*parts)
             else:
                 tried += last - first
                 near = nearest.split(rows[few], NEAREST_SHARE, split[: last - first])
                 whole += self._reduce_nearest(near, *parts)
+            first = last
 
     def _reduce_whole(self, rows: Vector, bounds: Vector, table: Vector, total: Vector) -> None:
         n = rows.shape[1]
