@@ -26,10 +26,12 @@ REPEATS = 5
 
 
 def nanoseconds(job, distances: int, repeats: int = REPEATS) -> float:
-    """Median time of a job, for each distance."""
+    """Median time of a job, for each distance; a long one is repeated but once."""
+    began = time.perf_counter()
     job()
+    long = time.perf_counter() - began > 2.0
     times = []
-    for _ in range(repeats):
+    for _ in range(1 if long else repeats):
         began = time.perf_counter()
         job()
         times.append(time.perf_counter() - began)

@@ -240,7 +240,7 @@ def plan_sample(
         scratch += 6 * rows * width * 8 + 2 * LEAF_ROWS * TILE_COLUMNS * 8
         return values + scratch + rows * (BINS_BYTES + row_results * 8)
 
-    sizes = [panel_rows or LEAF_ROWS // 8]
+    sizes = [panel_rows or LEAF_ROWS]
     while panel_rows is None and sizes[-1] < min(2 * PREFERRED_PANEL_ROWS, n_rows):
         sizes.append(2 * sizes[-1])
     available = budget_bytes - runtime_bytes - resident_bytes

@@ -49,6 +49,7 @@ class _Row:
     def end_pass(self) -> None:
         """All columns have been seen once more."""
         if self.collecting:
+            assert self.filled == len(self.kept), "a row was not the same in two passes"
             self.kept.sort()
             kernel.least_of_bins(
                 self.n, self.kept, self.counts, self.sums, self.wanted, *self.sizes, self.least
@@ -96,7 +97,9 @@ class StreamRows:
             whole = np.empty((len(picked), n), self.panels.dtype)
             for column, block in self._column_blocks(own, picked):
                 whole[:, column : column + block.shape[1]] = block
-            self.wanted.reduce(whole, bounds, none, np.empty(0))
+            for i in range(len(picked)):  # each by itself, whichever others are in the batch
+                one = slice(i, i + 1)
+                self.wanted.reduce(whole[one], bounds[one], none[one], np.empty(0))
         else:
             self._stream(own, picked, bounds)
         return ReducedRows(bounds, none, [])
@@ -115,9 +118,11 @@ class StreamRows:
             left = [i for i, row in enumerate(rows) if not row.done]
             if not left:
                 break
-            for _, block in self._column_blocks(own[left], picked[left]):
-                for values, i in zip(block, left, strict=True):
-                    rows[i].take(values)
+            # A row keeps its place in its tile: it has to have the same bits in every pass.
+            leaves = sorted({i // LEAF_ROWS for i in left})
+            for _, block in self._column_blocks(own, picked, leaves):
+                for i in left:
+                    rows[i].take(block[i])
             for i in left:
                 rows[i].end_pass()
         bounds[:] = [1.0 - row.least for row in rows]
@@ -156,10 +161,14 @@ class StreamRows:
             (slice(a, b), self.panels.metric.rows(own[a:b])) for a, b in ranges(len(own), LEAF_ROWS)
         ]
 
-    def _column_blocks(self, own: Block, picked: Block) -> Iterator[tuple[int, Block]]:
+    def _column_blocks(
+        self, own: Block, picked: Block, leaves: list[int] | None = None
+    ) -> Iterator[tuple[int, Block]]:
         """(first column, distances (r, c)) of all columns, c up to STREAM_COLUMNS; zero from a
-        point to itself. The array is used again for the next block."""
+        point to itself. The array is used again for the next block. ``leaves`` are those of the
+        rows, by 64, that are wanted; by default all."""
         ready = self._ready(own)
+        ready = ready if leaves is None else [ready[leaf] for leaf in leaves]
         scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
         # Rows that are whole pages apart would all compete for the same lines of the cache.
         padded = len(own) + -len(own) % LEAF_ROWS

@@ -361,7 +361,13 @@ def same(one, other):
 
 @pytest.mark.parametrize(
     ("metric", "dtype"),
-    [("euclidean", "f4"), ("euclidean", "f8"), ("manhattan", "f8"), ("canberra", "f8")],
+    [
+        ("euclidean", "f4"),
+        ("euclidean", "f8"),
+        ("cosine", "f8"),
+        ("manhattan", "f8"),
+        ("canberra", "f8"),
+    ],
 )
 @pytest.mark.parametrize("held", [1 << 16, 600])
 def test_budget_and_threads_do_not_change_a_bit(metric, dtype, held, monkeypatch, sampled_values):
@@ -371,7 +377,7 @@ def test_budget_and_threads_do_not_change_a_bit(metric, dtype, held, monkeypatch
     options |= {"min_cluster_size": [1, 200], "n_clusters": 3}
     whole = silhouette_upper_bound(X, **options)
     done = 0
-    for memory in ("236MiB", "250MiB", "330MiB", "340MiB", "4GiB"):
+    for memory in ("290MiB", "330MiB", "400MiB", "500MiB", "4GiB"):
         for workers in (1, 3):
             with dask.config.set(num_workers=workers):
                 try:

@@ -262,7 +262,8 @@ def collect(values: Block, intervals: Block, kept: Block, filled: int) -> int:
             if _count_between(values, first, last, low, high):
                 for t in range(first, last):
                     if low <= values[t] < high:
-                        kept[filled] = values[t]
+                        if filled < kept.shape[0]:
+                            kept[filled] = values[t]
                         filled += 1
     return filled
 
