@@ -133,7 +133,6 @@ def shapes() -> None:
         "outliers, heavy tail": rng.standard_t(1.5, (n, 8)),
         "n = 1,000": rng.standard_normal((1000, 32)),
         "n = 5,000": rng.standard_normal((5000, 32)),
-        "n = 40,000": blobs(40_000, 32, 2.0),
     }
     usual = reduction.SPLIT_FROM
     print(f"\n{'data':<28}{'seconds':>9}{'all sorted':>12}{'curve':>8}{'all sorted':>12}")
