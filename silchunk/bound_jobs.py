@@ -14,7 +14,7 @@ import numpy as np
 from silchunk import checkpoint as checkpoints
 from silchunk.constraints import Sizes, size_range
 from silchunk.panels import FromPoints
-from silchunk.plan import LEAF_ROWS, OPTIMISER_BYTES, ranges
+from silchunk.plan import LEAF_ROWS, OPTIMISER_BYTES, TABLE_ROWS, ranges
 from silchunk.prepare import Arguments, Job, Needs, prepared
 from silchunk.reduction import PickRows, ReducedRows, ReduceRows, Wanted
 from silchunk.rounding import certified, outward
@@ -67,13 +67,21 @@ def bound_job(
             row_results=wanted.n_ranges + len(wanted.fixed),
             point_results=2 * wanted.n_ranges + (16 if wanted.curve else 0),
             table_columns=len(wanted.fixed),
-            runtime_bytes=OPTIMISER_BYTES if wanted.fixed else 0,
+            runtime_bytes=_optimiser_bytes(len(wanted.fixed)),
             sampled_rows=None if rows is None else len(rows),
         )
 
     panel_rows = checkpoints.panel_rows(checkpoint)
     with prepared(X, arguments, needs_of=needs_of, panel_rows=panel_rows) as job:
         yield (job, *known[-1])
+
+
+def _optimiser_bytes(n_sizes: int) -> int:
+    """What the sweeps over a table of sizes take: its libraries, terms of blocks of rows with a
+    matrix of sizes each, and blocks of the table."""
+    if not n_sizes:
+        return 0
+    return OPTIMISER_BYTES + 16 * 8 * n_sizes**2 + 3 * 8 * TABLE_ROWS * n_sizes
 
 
 def reduce_all(

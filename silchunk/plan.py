@@ -35,6 +35,8 @@ STREAM_COLUMNS = 8192
 HELD_VALUES = 1 << 16
 # Bins of such a row, counted with what they hold: edges, counts, sums, losses, marks.
 BINS_BYTES = 3 * 256 * 5 * 8
+# Rows of a table of sizes that are summed in one task; sums do not depend on anything else.
+TABLE_ROWS = 8192
 
 
 @dataclass(frozen=True)

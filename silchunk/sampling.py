@@ -25,7 +25,8 @@ class SampledBound:
     Attributes
     ----------
     estimate : float, or array with one entry for each minimum cluster size
-        Mean of the sampled points' bounds: unbiased, and as likely below the bound as above it.
+        Mean of the sampled points' bounds: on average neither above nor below the bound, so no
+        bound itself.
     standard_error : float or array
         Of the estimate.
     upper_limit : float or array
@@ -105,7 +106,8 @@ def draw_rows(sample_size: Any, random_state: Any, n: int) -> Vector:
     if isinstance(random_state, bool):
         raise InputError(f"random_state takes an integer or a generator; got {random_state!r}.")
     if isinstance(random_state, np.random.RandomState):
-        return random_state.permutation(n)[:sample_size].astype(np.int64)
+        # Its own draws without replacement take memory for all n.
+        random_state = random_state.randint(0, 2**32, 4, dtype=np.uint64)
     try:
         generator = np.random.default_rng(random_state)
     except (TypeError, ValueError) as error:
@@ -147,7 +149,8 @@ def sampled_bound(
         wanted,
         rows,
     ):
-        ascending = reduce_all(job, wanted, arguments, checkpoint, rows).samples
+        reduced = reduce_all(job, wanted, arguments, checkpoint, rows)
+        ascending = reduced.samples
         assert wanted.within is not None
         sizes = wanted.within.smallest
         one = np.ndim(min_cluster_size) == 0
@@ -158,6 +161,8 @@ def sampled_bound(
             np.array([limits.standard_error(column, job.n) for column in columns]),
             np.array([limits.upper_limit(column, job.n, confidence) for column in columns]),
         ]
+        if len(ascending) == job.n:  # nothing is left to chance, only to rounding
+            found[2] = reduced.means
         estimate, error, limit = [float(v[0]) if one else v for v in found]
         return SampledBound(
             estimate=estimate,

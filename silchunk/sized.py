@@ -13,7 +13,7 @@ from silchunk import engine, transport
 from silchunk.bound_jobs import Path, bound_job, reduce_all
 from silchunk.bound_result import SizedBounds
 from silchunk.constraints import FixedSizes, checked_method, fixed_sizes
-from silchunk.plan import ranges
+from silchunk.plan import TABLE_ROWS, ranges
 from silchunk.prepare import Arguments
 from silchunk.reduction import Wanted
 from silchunk.rounding import UNIT_ROUNDOFF
@@ -21,8 +21,6 @@ from silchunk.rows import Block, RowSource
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
-# Rows of the table that are summed in one task; sums do not depend on anything else.
-TABLE_ROWS = 8192
 # How far an assignment bound may be above its least value.
 ASSIGNMENT_GAP = 1e-6
 
@@ -36,7 +34,8 @@ def sized_asw(
         if method == "rearrangement":
             return rearrangement_bounds(table, sizes, certify=arguments.certify)[0]
         ones = np.ones(len(sizes.sizes))
-        return assignment_bound(table, sizes, ones, certify=arguments.certify)[0]
+        best = assignment_bound(table, sizes, ones, certify=arguments.certify)[0]
+        return min(best, rearrangement_bounds(table, sizes, certify=arguments.certify)[0])
 
 
 def sized_macro(
@@ -47,7 +46,8 @@ def sized_macro(
     with _size_table(X, arguments, cluster_sizes, labels, checkpoint) as (table, sizes):
         if method == "rearrangement":
             return rearrangement_bounds(table, sizes, certify=arguments.certify)[1]
-        return assignment_bound(table, sizes, sizes.macro_weights, certify=arguments.certify)[0]
+        best = assignment_bound(table, sizes, sizes.macro_weights, certify=arguments.certify)[0]
+        return min(best, rearrangement_bounds(table, sizes, certify=arguments.certify)[1])
 
 
 def sized_bounds(table: RowSource, sizes: FixedSizes, certify: bool) -> SizedBounds:
@@ -56,6 +56,8 @@ def sized_bounds(table: RowSource, sizes: FixedSizes, certify: bool) -> SizedBou
     asw, asw_gap = assignment_bound(table, sizes, ones, certify=certify)
     macro, macro_gap = assignment_bound(table, sizes, sizes.macro_weights, certify=certify)
     weaker = rearrangement_bounds(table, sizes, certify=certify)
+    # Within its gap the assignment bound may be above the other: both hold.
+    asw, macro = min(asw, weaker[0]), min(macro, weaker[1])
     listed = np.repeat(sizes.sizes, sizes.counts)[::-1].tolist()
     return SizedBounds(tuple(listed), asw, macro, *weaker, asw_gap, macro_gap)
 
@@ -102,18 +104,13 @@ def assignment_bound(
             task = _BlockTerms(table, weights, multipliers, temperature)
             if n <= TABLE_ROWS:
                 return task(0, n)
-            blocks: list[transport.Terms] = []
-            engine.map_panels(
-                task,
-                ranges(n, TABLE_ROWS),
-                lambda _, terms: blocks.append(terms),
-                where=where,
-                progress=False,
-            )
-            total = blocks[0]
-            for terms in blocks[1:]:
-                total = total + terms
-            return total
+            total: list[transport.Terms] = []
+
+            def add(_: int, terms: transport.Terms) -> None:
+                total[:] = [total[0] + terms if total else terms]
+
+            engine.map_panels(task, ranges(n, TABLE_ROWS), add, where=where, progress=False)
+            return total[0]
 
         found = transport.smallest_dual(evaluate, capacities, weights, gap=ASSIGNMENT_GAP)
     return _dual(table, sizes, weights, found.values, certify), found.gap
@@ -170,7 +167,7 @@ def rearrangement_bounds(
         shares.append(math.fsum(best[start:stop]) / size)
         start = stop
     macro = math.fsum(shares) / sizes.n_clusters
-    up = 1.0 + 4.0 * UNIT_ROUNDOFF if certify else 1.0
+    up = 1.0 + 8.0 * UNIT_ROUNDOFF if certify else 1.0
     return min(asw * up, 1.0), min(macro * up, 1.0)
 
 

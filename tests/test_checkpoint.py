@@ -55,12 +55,12 @@ CALLS = {
     "sizes": partial(silhouette_upper_bound, X, cluster_sizes=[150, 100, 50]),
     "macro": partial(macro_silhouette_upper_bound, X, [150, 100, 50], certify=True),
     "rearrangement": partial(macro_silhouette_upper_bound, X, [200, 100], method="rearrangement"),
-    "sample": partial(silhouette_upper_bound, X, sample_size=150, random_state=3),
+    "sample": partial(silhouette_upper_bound, X, sample_size=290, random_state=3),
     "sample of a matrix": partial(
         silhouette_upper_bound,
         D,
         metric="precomputed",
-        sample_size=150,
+        sample_size=290,
         random_state=3,
         certify=True,
     ),
@@ -426,7 +426,7 @@ def test_points_and_a_matrix_are_not_the_same_input(folder):
 
 
 @pytest.mark.parametrize(
-    "change", [{"random_state": 4}, {"sample_size": 151}, {"sample_size": None}]
+    "change", [{"random_state": 4}, {"sample_size": 291}, {"sample_size": None}]
 )
 @pytest.mark.parametrize("name", ["sample", "sample of a matrix"])
 def test_another_sample_is_refused(folder, name, change):

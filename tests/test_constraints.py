@@ -499,7 +499,7 @@ def test_a_large_table_lies_in_a_file(many, monkeypatch):
 def test_budget_and_threads_do_not_change_a_bit(many):
     X, whole = many
     plans = set()
-    for memory in ("293MiB", "300MiB", "4GiB"):
+    for memory in ("304MiB", "312MiB", "4GiB"):
         for workers in (1, 2, 3):
             with dask.config.set(num_workers=workers):
                 result = silhouette_bounds(X, cluster_sizes=MANY_SIZES, memory=memory)

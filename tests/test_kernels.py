@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import silchunk
-from silchunk import numerical_slack, reduction
+from silchunk import numerical_slack, reduction, rounding
 from silchunk.constraints import SizeRange
 from silchunk.kernels import bound, nearest
 from silchunk.kernels.bound import BLOCK
@@ -176,3 +178,35 @@ def test_long_rows_through_the_public_functions(kind):
         assert result.at(m) == pytest.approx(one.mean(), abs=numerical_slack(n))
         exact = [1 - float(quotients(np.sort(row))[m : n - m + 1].min()) for row in D]
         np.testing.assert_allclose(one[some], exact, atol=2e-6)
+
+
+def exact_sum(values):
+    """Sum of an array of few distinct values, in rationals."""
+    distinct, counts = np.unique(values, return_counts=True)
+    pairs = zip(distinct.tolist(), counts.tolist(), strict=True)
+    return sum(Fraction(value) * count for value, count in pairs)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_left_of_a_large_sum_is_no_proof(seed):
+    """All but two distances are equal, so the rest beyond nearly all points is a difference of two
+    sums that agree in most of their digits; the least quotient is there."""
+    n = 60_000
+    rng = np.random.default_rng(seed)
+    e = float(rng.uniform(0.25, 0.3))
+    row = np.full(n, e)
+    row[0], row[1 : int(0.52 * n)], row[-1] = 0, np.nextafter(e, 0), e * (1 + 1e-7)
+
+    def quotient(k):
+        return exact_sum(row[1:k]) / (k - 1) / (exact_sum(row[k:]) / (n - k))
+
+    # The point itself and its nearest neighbour do a little worse than all but the farthest.
+    row[1] = float(quotient(n - 1) * exact_sum(row[2:]) / (n - 2)) * (1 + 1.3e-12)
+    exact = 1 - min(quotient(2), quotient(n - 1))
+    shuffled = row[None].copy()
+    shuffled[0, 1:] = rng.permutation(row[1:])
+    bounds = np.empty((1, 1))
+    wanted = reduction.Wanted(SizeRange((1,)))
+    wanted.reduce(shuffled, bounds, np.empty((1, 0)), np.empty(0))
+    assert exact - Fraction(bounds[0, 0]) <= Fraction(numerical_slack(n))
+    assert exact <= Fraction(rounding.certified(bounds, n, 0.0)[0, 0])

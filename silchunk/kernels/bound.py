@@ -38,6 +38,7 @@ SMALLEST_NORMAL = 2.0**-1022
 SAFE_RATIO = 4.0
 # What is not held of a row is bounded in so many steps.
 REST_STEPS = 32
+BEYOND_SLACK = 1.0 + 1e-13
 
 compiled = numba.njit(cache=True, nogil=True, error_model="numpy")
 # Leaves the order of the additions within one block to the processor's vector width.
@@ -185,7 +186,9 @@ def quotient_floor(
     ``held`` and k, ascend in k.
     """
     own_mean = (own + (a - held) * least) / (a - 1)
-    rest_mean = max(least, min(farthest, (beyond - (b - held) * least) / (n - b)))
+    # The sum is raised by more than it may be off: the difference can be far smaller than it.
+    rest = beyond * BEYOND_SLACK - (b - held) * least
+    rest_mean = max(least, min(farthest, rest / (n - b)))
     floor: float = own_mean / rest_mean * PRUNING_SLACK
     return floor
 
