@@ -728,6 +728,7 @@ import resource, sys
 import numpy as np
 from silchunk import DiskFullError, plan, silhouette_bounds
 plan.PREFERRED_PANEL_ROWS = 64
+silhouette_bounds(np.load("x.npy"), scheduler="synchronous")  # kernels are kept in files, too
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
 try:
     silhouette_bounds(np.load("x.npy"), checkpoint="job", scheduler="synchronous")
