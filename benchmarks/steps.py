@@ -75,7 +75,7 @@ def steps(X) -> None:
 
         return nanoseconds(run, whole * n)
 
-    def split() -> nearest.Nearest:
+    def split() -> bound.SortedRows:
         return nearest.split(few, reduction.NEAREST_SHARE, part)
 
     copying = each_row(lambda: None)
@@ -83,16 +83,16 @@ def steps(X) -> None:
     half = int(reduction.NEAREST_SHARE * n)
     partitioning = each_row(lambda: few.partition(half, axis=1))
     splitting = each_row(split)
-    minimum = each_row(lambda: nearest.point_bounds(split(), n, 1, n - 1, out, 0))
-    minima = each_row(lambda: nearest.constraint_curve(split(), n, one, 2, bounds, total, 0))
+    minimum = each_row(lambda: bound.point_bounds(split(), 1, n - 1, out))
+    minima = each_row(lambda: curve.constraint_curve(split(), one, 2, bounds, total))
 
     def plain() -> None:
         few.sort(axis=1)
-        bound.point_bounds(few, 1, n - 1, out)
+        bound.point_bounds(bound.whole(few), 1, n - 1, out)
 
     def plain_curve() -> None:
         few.sort(axis=1)
-        curve.constraint_curve(few, one, 2, bounds, total)
+        curve.constraint_curve(bound.whole(few), one, 2, bounds, total)
 
     plain_minimum, plain_minima = each_row(plain), each_row(plain_curve)
     print(f"\nns for each distance, n = {n:,}, one thread")

@@ -58,57 +58,57 @@ class Wanted:
         """
         n = rows.shape[1]
         step = max(1, CACHED_BYTES // (n * rows.itemsize))
-        splits = n >= SPLIT_FROM and self.within is not None and not self.fixed
-        split = np.empty((step if splits else 0, n), rows.dtype)
-        tried = whole = first = 0
+        splits = n >= SPLIT_FROM and not self.fixed
+        split = np.empty((min(step, len(rows)) if splits else 0, n), rows.dtype)
+        tried = failed = first = 0
         while first < len(rows):
-            # Rows of one leaf are alike: where most of the first had to be sorted whole, the others
-            # are at once.
-            last = min(first + (min(step, TRIED_ROWS) if splits and not tried else step), len(rows))
+            last = min(len(rows), first + (step if tried or not splits else TRIED_ROWS))
+            # Rows of one leaf are alike: where most of the first were split in vain, the others are
+            # sorted whole at once.
+            splits = splits and 2 * failed <= tried
             few = slice(first, last)
-            parts = rows[few], bounds[few], table[few], total
-            if not splits or 2 * whole > tried:
-                self._reduce_whole(*parts)
-            else:
-                tried += last - first
+            if splits:
                 near = nearest.split(rows[few], NEAREST_SHARE, split[: last - first])
-                whole += self._reduce_nearest(near, *parts)
+                tried += last - first
+            else:
+                rows[few].sort(axis=1)  # the point itself, at distance 0, comes first
+                near = kernel.whole(rows[few])
+            failed += self._reduce_sorted(near, rows[few], bounds[few], total)
+            if self.fixed:
+                kernel.size_bounds(near, np.array(self.fixed, np.int64), table[few])
             first = last
 
-    def _reduce_whole(self, rows: Vector, bounds: Vector, table: Vector, total: Vector) -> None:
-        n = rows.shape[1]
-        rows.sort(axis=1)  # the point itself, at distance 0, comes first
-        if self.within is not None and self.curve:
-            sizes = np.array(self.within.smallest, np.int64)
-            curve.constraint_curve(rows, sizes, self.within.at_least, bounds, total)
-        elif self.within is not None:
-            for j, m in enumerate(self.within.smallest):
-                kernel.point_bounds(rows, m, self.within.largest(m, n), bounds[:, j])
-        if self.fixed:
-            kernel.size_bounds(rows, np.array(self.fixed, np.int64), table)
-
-    def _reduce_nearest(
-        self, near: nearest.Nearest, rows: Vector, bounds: Vector, table: Vector, total: Vector
+    def _reduce_sorted(
+        self, near: kernel.SortedRows, rows: Vector, bounds: Vector, total: Vector
     ) -> int:
-        """Reduce split rows, in order; returns how many had to be sorted whole after all."""
-        assert self.within is not None
-        n, within = rows.shape[1], self.within
-        sizes = np.array(within.smallest, np.int64)
-        whole = i = 0
-        while i < len(rows):
-            if self.curve:
-                i = nearest.constraint_curve(near, n, sizes, within.at_least, bounds, total, i)
-            else:
-                i = min(
-                    nearest.point_bounds(near, n, m, within.largest(m, n), bounds[:, j], i)
-                    for j, m in enumerate(within.smallest)
-                )
-            if i < len(rows):
-                one = slice(i, i + 1)
-                self._reduce_whole(rows[one], bounds[one], table[one], total)
-                whole += 1
-                i += 1
-        return whole
+        """Reduce rows, in order; returns how many had to be sorted whole after all."""
+        failed = done = 0
+        while (done := self._reduce_from(near, bounds, total, done)) < len(rows):
+            one = slice(done, done + 1)
+            rows[one].sort(axis=1)
+            self._reduce_from(kernel.whole(rows[one]), bounds[one], total, 0)
+            failed += 1
+            done += 1
+        return failed
+
+    def _reduce_from(
+        self, near: kernel.SortedRows, bounds: Vector, total: Vector, start: int
+    ) -> int:
+        """Reduce rows from ``start`` on; returns the first of which more has to be sorted."""
+        if self.within is None:
+            return len(bounds)
+        sizes = np.array(self.within.smallest, np.int64)
+        if self.curve:
+            done: int = curve.constraint_curve(
+                near, sizes, self.within.at_least, bounds, total, start
+            )
+            return done
+        n = near.values.shape[1]
+        done = min(
+            kernel.point_bounds(near, m, self.within.largest(m, n), bounds[:, j], start)
+            for j, m in enumerate(self.within.smallest)
+        )
+        return done
 
 
 @dataclass(frozen=True)

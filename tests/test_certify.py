@@ -255,7 +255,7 @@ def sorted_row(kind, n, dtype):
 
 def computed_bound(row, smallest, largest):
     out = np.empty(1)
-    kernel.point_bounds(row, smallest, largest, out)
+    kernel.point_bounds(kernel.whole(row), smallest, largest, out)
     return out
 
 
@@ -282,7 +282,7 @@ def test_long_rows(kind, n, dtype):
 def test_every_quotient_of_long_rows(kind, n, dtype):
     row = sorted_row(kind, n, dtype)
     out = np.empty((1, n - 1))
-    kernel.size_bounds(row, np.arange(1, n), out)
+    kernel.size_bounds(kernel.whole(row), np.arange(1, n), out)
     limits = certified(out, n, 0.0)[0].tolist()
     relative = Fraction(quotient_error(n))
     for value, limit, (a, b) in zip(out[0].tolist(), limits, exact_quotients(row[0]), strict=True):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import silchunk
 from silchunk import numerical_slack, reduction, rounding
 from silchunk.constraints import SizeRange
-from silchunk.kernels import bound, nearest
+from silchunk.kernels import bound, curve, nearest
 from silchunk.kernels.bound import BLOCK
 
 KINDS = ("gaussian", "blobs", "duplicates", "ties", "uniform", "spread", "outlier", "far")
@@ -76,7 +76,7 @@ def test_rows_sorted_in_part_equal_rows_sorted_whole(kind, n, n_clusters, dtype,
         bounds = np.empty((20, 1))
         wanted.reduce(D.copy(), bounds, np.empty((20, 0)), np.empty(0))
         plain = np.empty(20)
-        bound.point_bounds(sorted_, smallest, largest, plain)
+        bound.point_bounds(bound.whole(sorted_), smallest, largest, plain)
         expected = [1 - float(row[smallest : largest + 1].min()) for row in q]
         np.testing.assert_allclose(bounds[:, 0], expected, rtol=0, atol=slack)
         np.testing.assert_allclose(bounds[:, 0], plain, rtol=0, atol=slack)
@@ -98,7 +98,7 @@ def test_most_rows_are_sorted_in_part():
     for kind in KINDS:
         D = rows_of(kind, 64, 9000, np.float32, 1)
         near = nearest.split(D, reduction.NEAREST_SHARE, np.empty_like(D))
-        done = nearest.point_bounds(near, 9000, 1, 8999, np.empty(64), 0)
+        done = bound.point_bounds(near, 1, 8999, np.empty(64))
         whole[kind] = done < 64
     assert not whole["gaussian"]
     assert not whole["blobs"]
@@ -137,12 +137,12 @@ def test_what_is_told_of_a_part_holds_for_the_whole(values, repeat, share, data)
     q = quotients(np.sort(D[0]))
     smallest = data.draw(st.integers(1, n // 2))
     out = np.empty(1)
-    if nearest.point_bounds(near, n, smallest, n - smallest, out, 0):
+    if bound.point_bounds(near, smallest, n - smallest, out):
         exact = min(1.0, float(q[smallest : n - smallest + 1].min()))
         assert 1 - out[0] == pytest.approx(exact, abs=numerical_slack(n))
     bounds, total = np.empty((1, n // 2)), np.zeros(n // 2)
     sizes = np.arange(1, n // 2 + 1)
-    if nearest.constraint_curve(near, n, sizes, 2, bounds, total, 0):
+    if curve.constraint_curve(near, sizes, 2, bounds, total):
         exact_curve = [min(1.0, float(q[m : n - m + 1].min())) for m in sizes]
         np.testing.assert_allclose(1 - bounds[0], exact_curve, atol=numerical_slack(n))
 
@@ -153,7 +153,7 @@ def test_every_size_of_a_row(n):
         row = np.sort(rows_of(kind, 1, n, np.float64, n), axis=1)
         sizes = np.arange(1, n)
         out = np.empty((1, n - 1))
-        bound.size_bounds(row, sizes, out)
+        bound.size_bounds(bound.whole(row), sizes, out)
         expected = 1 - np.minimum(quotients(row[0])[1:], 1).astype(float)
         np.testing.assert_allclose(out[0], expected, rtol=0, atol=numerical_slack(n))
 

@@ -7,7 +7,7 @@ an own cluster of size k is
     q(k) = (S_{k-1} / (k-1)) / (R_k / (n-k)),   2 ≤ k ≤ n-1,      q(1) = 1,
 
 and an all-zero row has q = 1 for every k. Rows come with the point itself as a leading zero, so
-that ``row[t]`` is δ_t.
+that ``row[t]`` is δ_t, sorted whole or in part: see `SortedRows`.
 
 Neither S nor R is a difference of larger sums, so neither suffers from cancellation: blocks of
 fixed length are summed, the sums of blocks run in both directions with compensation, and only
@@ -18,7 +18,7 @@ processor alone.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -59,47 +59,73 @@ def quotient_error(n: int) -> float:
     return (2.5 * min(n, BLOCK) + 8.0) * 2.0**-53
 
 
+class SortedRows(NamedTuple):
+    """Rows (r, n) whose smallest values are sorted; of the others a few facts are known."""
+
+    values: Block  # (r, n): the ``held`` values, ascending, the point itself first
+    held: Block  # (r,) int64
+    edges: Block  # (r,), of the dtype of the rows: the others are at least this
+    beyond: Block  # (r,) float64: what they add up to
+    farthest: Block  # (r,) float64: the largest value of the row
+
+
+def whole(rows: Block) -> SortedRows:
+    """Rows (r, n) that are sorted from end to end."""
+    r, n = rows.shape
+    nothing = np.zeros(r)
+    return SortedRows(
+        rows, np.full(r, n), nothing.astype(rows.dtype), nothing, rows[:, -1].astype(np.float64)
+    )
+
+
+@compiled  # type: ignore[untyped-decorator]
+def add_exactly(total: float, lost: float, term: float) -> tuple[float, float]:
+    """A running sum with one more term, and what it has lost to rounding so far: as exact as sums
+    of any length can be (Kahan 1965, doi:10.1145/363707.363723)."""
+    term -= lost
+    following = total + term
+    return following, (following - total) - term
+
+
 @reordered  # type: ignore[untyped-decorator]
-def block_sums(row: Block, sums: Block) -> None:
-    """``sums[b]`` = Σ of δ's at positions [b·BLOCK, (b+1)·BLOCK) of the row, in float64."""
-    n = row.shape[0]
-    for b in range(n // BLOCK):
-        total = 0.0
-        for t in range(b * BLOCK, (b + 1) * BLOCK):
-            total += row[t]
-        sums[b] = total
-    if n % BLOCK:
-        total = 0.0
-        for t in range(n - n % BLOCK, n):
-            total += row[t]
-        sums[n // BLOCK] = total
+def block_sum(part: Block) -> float:
+    """Σ of at most BLOCK values, in float64."""
+    total = 0.0
+    for t in range(part.shape[0]):
+        total += part[t]
+    return total
 
 
 @compiled  # type: ignore[untyped-decorator]
 def running_sums(sums: Block, beyond: float, before: Block, after: Block) -> None:
     """``before[b]`` = Σ of the blocks left of b, ``after[b]`` = Σ of those right of b and of what
-    is ``beyond`` them; as exact as sums of any length can be (Kahan 1965,
-    doi:10.1145/363707.363723)."""
+    is ``beyond`` them."""
     n_blocks = sums.shape[0]
     total = lost = 0.0
     for b in range(n_blocks):
         before[b] = total
-        term = sums[b] - lost
-        following = total + term
-        lost = (following - total) - term
-        total = following
+        total, lost = add_exactly(total, lost, sums[b])
     total, lost = beyond, 0.0
     for b in range(n_blocks - 1, -1, -1):
         after[b] = total
-        term = sums[b] - lost
-        following = total + term
-        lost = (following - total) - term
-        total = following
+        total, lost = add_exactly(total, lost, sums[b])
+
+
+@compiled  # type: ignore[untyped-decorator]
+def row_sums(rows: SortedRows, i: int, sums: Block, before: Block, after: Block) -> int:
+    """Sums of the blocks of what is held of a row, and of what is left and right of each; returns
+    the number of blocks."""
+    row, held = rows.values[i], rows.held[i]
+    n_blocks: int = (held + BLOCK - 1) // BLOCK
+    for b in range(n_blocks):
+        sums[b] = block_sum(row[b * BLOCK : min((b + 1) * BLOCK, held)])
+    running_sums(sums[:n_blocks], rows.beyond[i], before[:n_blocks], after[:n_blocks])
+    return n_blocks
 
 
 @compiled  # type: ignore[untyped-decorator]
 def partial_sums(row: Block, start: int, stop: int, partial: Block) -> None:
-    """``partial[k]`` = Σ of δ's at [start, k), for every k in [start, stop)."""
+    """``partial[k - start]`` = Σ of δ's at [start, k), for every k in [start, stop)."""
     total = 0.0
     whole = (stop - start) // SCANNED * SCANNED
     if whole:
@@ -143,11 +169,11 @@ def block_quotients(
 
 
 @comparing  # type: ignore[untyped-decorator]
-def _least(values: Block, first: int, last: int) -> float:
-    """Least of ``values[first:last]``, at most 1."""
+def _least(values: Block) -> float:
+    """Least of some values, at most 1."""
     least = 1.0
-    for k in range(first, last):
-        least = min(least, values[k])
+    for t in range(values.shape[0]):
+        least = min(least, values[t])
     return least
 
 
@@ -176,37 +202,31 @@ def stays_above(level: float, b: int, held: int, n: int, before: Block, after: B
 
 
 @compiled  # type: ignore[untyped-decorator]
-def quotient_floor(
-    a: int, b: int, held: int, n: int, own: float, least: float, beyond: float, farthest: float
-) -> float:
-    """A lower limit of q(k) for a ≤ k ≤ b, where only the ``held`` smallest δ's are known.
+def quotient_floor(rows: SortedRows, i: int, own: float, a: int, b: int) -> float:
+    """A lower limit of q(k) for a ≤ k ≤ b, sizes of which not all points are held.
 
-    They add up to ``own``; the others are at least ``least``, ``beyond`` in all, ``farthest`` at
-    most. S_{k-1}/(k-1) and R_k/(n-k), both bounded by putting ``least`` for what lies between
-    ``held`` and k, ascend in k.
+    Those that are held add up to ``own``. S_{k-1}/(k-1) and R_k/(n-k), both bounded by putting the
+    edge for what lies between them and k, ascend in k.
     """
-    own_mean = (own + (a - held) * least) / (a - 1)
+    n, held, edge = rows.values.shape[1], rows.held[i], np.float64(rows.edges[i])
+    own_mean = (own + (a - held) * edge) / (a - 1)
     # The sum is raised by more than it may be off: the difference can be far smaller than it.
-    rest = beyond * BEYOND_SLACK - (b - held) * least
-    rest_mean = max(least, min(farthest, rest / (n - b)))
+    rest = rows.beyond[i] * BEYOND_SLACK - (b - held) * edge
+    rest_mean = max(edge, min(rows.farthest[i], rest / (n - b)))
     floor: float = own_mean / rest_mean * PRUNING_SLACK
     return floor
 
 
 @compiled  # type: ignore[untyped-decorator]
-def rest_step(step: int, held: int, last: int) -> int:
-    """First of the sizes in one of REST_STEPS parts of (held, last], closer near ``held``."""
-    return held + 1 + ((last - held) * step * step) // (REST_STEPS * REST_STEPS)
+def rest_step(step: int, first: int, last: int) -> int:
+    """Where one of REST_STEPS parts of [first, last] begins; they are closer near the first."""
+    return first + ((last + 1 - first) * step * step) // (REST_STEPS * REST_STEPS)
 
 
 @compiled  # type: ignore[untyped-decorator]
-def least_quotient(
-    row: Block,
-    held: int,
-    n: int,
-    edge: float,
-    beyond: float,
-    farthest: float,
+def _least_quotient(
+    rows: SortedRows,
+    i: int,
     smallest: int,
     largest: int,
     sums: Block,
@@ -214,19 +234,17 @@ def least_quotient(
     after: Block,
     quotients: Block,
 ) -> float:
-    """min q(k) over k in [smallest, largest] of one row, or -1 where what is held does not tell.
+    """min q(k) over k in [smallest, largest] of row i, or -1 where what is held does not tell.
 
-    The row holds its ``held`` smallest δ's, ascending; the others are at least ``edge`` and at most
-    ``farthest``, and add up to ``beyond``. Blocks whose quotients cannot go below the least one
-    found are skipped.
+    Blocks whose quotients cannot go below the least one found are skipped.
     """
+    row, held, n = rows.values[i], rows.held[i], rows.values.shape[1]
     first, last = max(smallest, 2), min(largest, held - 1)
+    if rows.farthest[i] == 0.0:
+        return 1.0
     if first > last < largest:
         return -1.0
-    n_blocks = (held + BLOCK - 1) // BLOCK
-    sums, before, after = sums[:n_blocks], before[:n_blocks], after[:n_blocks]
-    block_sums(row[:held], sums)
-    running_sums(sums, beyond, before, after)
+    n_blocks = row_sums(rows, i, sums, before, after)
     # Start from quotients at block starts: cheap, and close to the minimum.
     reach = 1.0  # no quotient is larger: own distances are the smallest ones
     for b in range(n_blocks):
@@ -241,67 +259,63 @@ def least_quotient(
         partial_sums(row, start, stop, quotients)
         block_quotients(row, n, start, stop, before[b], sums[b], after[b], quotients)
         begin, end = max(start, first), min(stop - 1, last) + 1
-        least = min(least, _least(quotients, begin - start, end - start))
-    if last < largest:
-        own = before[n_blocks - 1] + sums[n_blocks - 1]
-        for step in range(REST_STEPS):
-            a, b = rest_step(step, held - 1, largest), rest_step(step + 1, held - 1, largest) - 1
-            if a > b:
-                continue
-            if quotient_floor(a, b, held, n, own, edge, beyond, farthest) < least:
-                return -1.0
+        least = min(least, _least(quotients[begin - start : end - start]))
+    own = before[n_blocks - 1] + sums[n_blocks - 1]
+    for step in range(REST_STEPS if last < largest else 0):
+        a, b = rest_step(step, held, largest), rest_step(step + 1, held, largest) - 1
+        if a <= b and quotient_floor(rows, i, own, a, b) < least:
+            return -1.0
     return least
 
 
 @compiled  # type: ignore[untyped-decorator]
-def point_bounds(rows: Block, smallest: int, largest: int, out: Block) -> None:
-    """``out[i]`` = 1 - min q(k) of row i over k in [smallest, largest].
+def point_bounds(rows: SortedRows, smallest: int, largest: int, out: Block, start: int = 0) -> int:
+    """``out[i]`` = 1 - min q(k) of row i over k in [smallest, largest], for i from ``start`` on.
 
     Parameters
     ----------
-    rows : (r, n) float32 or float64, each row ascending with the point itself first
+    rows : SortedRows, (r, n) float32 or float64
     smallest, largest : least and greatest size of the point's cluster, in 1 … n-1
     out : (r,) float64
+
+    Returns
+    -------
+    The first row of which more has to be held, or r.
     """
-    n = rows.shape[1]
-    n_blocks = (n + BLOCK - 1) // BLOCK
+    n_blocks = (rows.values.shape[1] + BLOCK - 1) // BLOCK
     sums, before, after = np.empty(n_blocks), np.empty(n_blocks), np.empty(n_blocks)
     quotients = np.empty(BLOCK)
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        out[i] = 0.0
-        if row[n - 1] > 0.0:
-            out[i] = 1.0 - least_quotient(
-                row, n, n, 0.0, 0.0, 0.0, smallest, largest, sums, before, after, quotients
-            )
+    n_rows: int = out.shape[0]
+    for i in range(start, n_rows):
+        least = _least_quotient(rows, i, smallest, largest, sums, before, after, quotients)
+        if least < 0.0:
+            return i
+        out[i] = 1.0 - least
+    return n_rows
 
 
 @compiled  # type: ignore[untyped-decorator]
-def size_bounds(rows: Block, sizes: Block, out: Block) -> None:
+def size_bounds(rows: SortedRows, sizes: Block, out: Block) -> None:
     """``out[i, j]`` = 1 - q(sizes[j]) of row i: its bound in a cluster of just that size.
 
     Parameters
     ----------
-    rows : (r, n) as in `point_bounds`
+    rows : SortedRows, (r, n), all of each row held
     sizes : (s,) int64, each in 1 … n-1; a cluster of one point has bound 0
     out : (r, s) float64
     """
-    n = rows.shape[1]
+    n = rows.values.shape[1]
     n_blocks = (n + BLOCK - 1) // BLOCK
     sums, before, after = np.empty(n_blocks), np.empty(n_blocks), np.empty(n_blocks)
     quotients = np.empty(BLOCK)
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        if row[n - 1] == 0.0:
+    for i in range(out.shape[0]):
+        if rows.farthest[i] == 0.0:
             out[i, :] = 0.0
             continue
-        block_sums(row, sums)
-        running_sums(sums, 0.0, before, after)
+        row = rows.values[i]
+        row_sums(rows, i, sums, before, after)
         for j in range(sizes.shape[0]):
             k = sizes[j]
-            if k < 2:
-                out[i, j] = 0.0
-                continue
             b = k // BLOCK
             start = b * BLOCK
             stop = min(start + BLOCK, n)

@@ -12,15 +12,15 @@ from silchunk.kernels.bound import (
     BLOCK,
     REST_STEPS,
     Block,
+    SortedRows,
     block_quotients,
-    block_sums,
     comparing,
     compiled,
     partial_sums,
     quotient_at_start,
     quotient_floor,
     rest_step,
-    running_sums,
+    row_sums,
     stays_above,
 )
 
@@ -102,13 +102,9 @@ def _levels_from_inside(
 
 
 @compiled  # type: ignore[untyped-decorator]
-def quotient_minima(
-    row: Block,
-    held: int,
-    n: int,
-    edge: float,
-    beyond: float,
-    farthest: float,
+def _quotient_minima(
+    rows: SortedRows,
+    i: int,
     n_clusters: int,
     sums: Block,
     before: Block,
@@ -116,27 +112,24 @@ def quotient_minima(
     levels: Block,
     quotients: Block,
 ) -> bool:
-    """``quotients[m]`` = min q(k) over k in [m, n - (K-1)m] of one row, for m from 1 to n // K;
-    False where what is held of the row does not tell. See `least_quotient`.
-    """
+    """``quotients[m]`` = min q(k) over k in [m, n - (K-1)m] of row i, for m from 1 to n // K; False
+    where what is held of the row does not tell."""
+    row, held, n = rows.values[i], rows.held[i], rows.values.shape[1]
     right = n_clusters - 1
+    if rows.farthest[i] == 0.0:
+        quotients[:] = 1.0
+        return True
     if held <= min(n - 1, n - right * (n // n_clusters)):
         return False
-    n_blocks = (held + BLOCK - 1) // BLOCK
-    sums, before, after = sums[:n_blocks], before[:n_blocks], after[:n_blocks]
-    block_sums(row[:held], sums)
-    running_sums(sums, beyond, before, after)
-    _levels_from_inside(n, n_clusters, sums, before, after, levels)
-    if held < n:
-        own = before[n_blocks - 1] + sums[n_blocks - 1]
-        largest = n - right
-        for step in range(REST_STEPS):
-            a, b = rest_step(step, held - 1, largest), rest_step(step + 1, held - 1, largest) - 1
-            if a > b:
-                continue
-            level = levels[(n - a) // right // BLOCK + 1]
-            if quotient_floor(a, b, held, n, own, edge, beyond, farthest) < level:
-                return False
+    n_blocks = row_sums(rows, i, sums, before, after)
+    _levels_from_inside(n, n_clusters, sums[:n_blocks], before, after, levels)
+    own = before[n_blocks - 1] + sums[n_blocks - 1]
+    largest = n - right
+    for step in range(REST_STEPS if held < n else 0):
+        a, b = rest_step(step, held, largest), rest_step(step + 1, held, largest) - 1
+        level = levels[(n - a) // right // BLOCK + 1]
+        if a <= b and quotient_floor(rows, i, own, a, b) < level:
+            return False
     for b in range(n_blocks):
         start = b * BLOCK
         stop = min(start + BLOCK, held)
@@ -153,40 +146,40 @@ def quotient_minima(
 
 
 @compiled  # type: ignore[untyped-decorator]
-def add_curve(minima: Block, sizes: Block, bounds: Block, total: Block) -> None:
-    """Add a row's ``1 - minima[m]``, m from 1 on, to ``total``; those of some sizes are its
-    ``bounds``."""
-    for m in range(1, total.shape[0] + 1):
-        total[m - 1] += 1.0 - minima[m]
-    for s in range(sizes.shape[0]):
-        bounds[s] = 1.0 - minima[sizes[s]]
-
-
-@compiled  # type: ignore[untyped-decorator]
 def constraint_curve(
-    rows: Block, sizes: Block, n_clusters: int, bounds: Block, total: Block
-) -> None:
+    rows: SortedRows,
+    sizes: Block,
+    n_clusters: int,
+    bounds: Block,
+    total: Block,
+    start: int = 0,
+) -> int:
     """Point bounds ``1 - min q(k)`` over k in [m, n - (K-1)m], for every m from 1 to n // K.
 
     Parameters
     ----------
-    rows : (r, n) as in `point_bounds`
+    rows : SortedRows, (r, n)
     sizes : (s,) int64, the m to keep for each row, each in 1 … n // K
     n_clusters : K, at least 2
     bounds : (r, s) float64, filled in
     total : (n // K,) float64, to whose entry m - 1 the bounds for m of all rows are added in order
+    start : the first row to reduce
+
+    Returns
+    -------
+    The first row of which more has to be held, or r.
     """
-    n = rows.shape[1]
+    n = rows.values.shape[1]
     n_blocks = (n + BLOCK - 1) // BLOCK
     sums, before, after = np.empty(n_blocks), np.empty(n_blocks), np.empty(n_blocks)
     levels = np.empty(n_blocks + 2)
-    quotients = np.empty(n + 1)
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        if row[n - 1] == 0.0:
-            bounds[i, :] = 0.0
-            continue
-        quotient_minima(
-            row, n, n, 0.0, 0.0, 0.0, n_clusters, sums, before, after, levels, quotients
-        )
-        add_curve(quotients, sizes, bounds[i], total)
+    minima = np.empty(n + 1)
+    n_rows: int = bounds.shape[0]
+    for i in range(start, n_rows):
+        if not _quotient_minima(rows, i, n_clusters, sums, before, after, levels, minima):
+            return i
+        for m in range(1, total.shape[0] + 1):
+            total[m - 1] += 1.0 - minima[m]
+        for s in range(sizes.shape[0]):
+            bounds[i, s] = 1.0 - minima[sizes[s]]
+    return n_rows

@@ -20,7 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from silchunk.kernels.bound import BLOCK, PRUNING_SLACK, compiled, reordered
+from silchunk.kernels.bound import (
+    BLOCK,
+    PRUNING_SLACK,
+    add_exactly,
+    block_sum,
+    compiled,
+    reordered,
+    running_sums,
+)
 
 Block = np.ndarray[Any, np.dtype[Any]]
 
@@ -72,16 +80,8 @@ def finer_bins(edges: Block, wanted: Block, largest: float) -> tuple[Block, Bloc
     return finer, within
 
 
-@reordered  # type: ignore[untyped-decorator]
-def _sum(values: Block, first: int, last: int) -> float:
-    total = 0.0
-    for t in range(first, last):
-        total += values[t]
-    return total
-
-
 @compiled  # type: ignore[untyped-decorator]
-def _last_below(values: Block, first: int, edge: float) -> int:
+def _first_not_below(values: Block, first: int, edge: float) -> int:
     """First position from ``first`` on whose value is not below ``edge``; values ascend."""
     step = 1
     low = first
@@ -109,38 +109,26 @@ def add_to_bins(values: Block, edges: Block, counts: Block, sums: Block, lost: B
     for b in range(edges.shape[0] + 1):
         stop = values.shape[0]
         if b < edges.shape[0]:
-            stop = _last_below(values, position, edges[b])
+            stop = _first_not_below(values, position, edges[b])
         counts[b] += stop - position
         while position < stop:
             end = min(position + BLOCK, stop)
-            term = _sum(values, position, end) - lost[b]
-            following = sums[b] + term
-            lost[b] = (following - sums[b]) - term
-            sums[b] = following
+            term = block_sum(values[position:end])
+            sums[b], lost[b] = add_exactly(sums[b], lost[b], term)
             position = end
 
 
 @compiled  # type: ignore[untyped-decorator]
-def _around_bins(counts: Block, sums: Block, starts: Block, before: Block, after: Block) -> None:
+def _around_bins(counts: Block, sums: Block) -> tuple[Block, Block, Block]:
     """First sorted position of each bin, and the sums of what is left and right of it."""
     n_bins = counts.shape[0]
+    starts, before, after = np.empty(n_bins, np.int64), np.empty(n_bins), np.empty(n_bins)
     position = 0
-    total = lost = 0.0
     for b in range(n_bins):
         starts[b] = position
-        before[b] = total
         position += counts[b]
-        term = sums[b] - lost
-        following = total + term
-        lost = (following - total) - term
-        total = following
-    total = lost = 0.0
-    for b in range(n_bins - 1, -1, -1):
-        after[b] = total
-        term = sums[b] - lost
-        following = total + term
-        lost = (following - total) - term
-        total = following
+    running_sums(sums, 0.0, before, after)
+    return starts, before, after
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -193,10 +181,7 @@ def mark_bins(
     """
     n_bins = counts.shape[0]
     zero, infinite = edges.dtype.type(0), edges.dtype.type(np.inf)
-    starts = np.empty(n_bins, np.int64)
-    before = np.empty(n_bins)
-    after = np.empty(n_bins)
-    _around_bins(counts, sums, starts, before, after)
+    starts, before, after = _around_bins(counts, sums)
     in_question = wanted.copy()
     wanted[:] = 0
     for r in range(least.shape[0]):
@@ -242,9 +227,9 @@ def intervals_of(edges: Block, wanted: Block) -> Block:
 
 
 @reordered  # type: ignore[untyped-decorator]
-def _count_between(values: Block, first: int, last: int, low: float, high: float) -> int:
+def _count_between(values: Block, low: float, high: float) -> int:
     count = 0
-    for t in range(first, last):
+    for t in range(values.shape[0]):
         count += (values[t] >= low) & (values[t] < high)
     return count
 
@@ -258,13 +243,14 @@ def collect(values: Block, intervals: Block, kept: Block, filled: int) -> int:
     for i in range(intervals.shape[0]):
         low, high = intervals[i, 0], intervals[i, 1]
         for first in range(0, values.shape[0], BLOCK):
-            last = min(first + BLOCK, values.shape[0])
-            if _count_between(values, first, last, low, high):
-                for t in range(first, last):
-                    if low <= values[t] < high:
-                        if filled < kept.shape[0]:
-                            kept[filled] = values[t]
-                        filled += 1
+            block = values[first : first + BLOCK]
+            if not _count_between(block, low, high):
+                continue
+            for t in range(block.shape[0]):
+                if low <= block[t] < high:
+                    if filled < kept.shape[0]:
+                        kept[filled] = block[t]
+                    filled += 1
     return filled
 
 
@@ -284,10 +270,7 @@ def least_of_bins(
     ``kept`` ascends and holds the values of the wanted bins.
     """
     n_bins = counts.shape[0]
-    starts = np.empty(n_bins, np.int64)
-    before = np.empty(n_bins)
-    after = np.empty(n_bins)
-    _around_bins(counts, sums, starts, before, after)
+    starts, before, after = _around_bins(counts, sums)
     own = np.empty(kept.shape[0])
     position = 0
     for b in range(n_bins):
@@ -297,17 +280,11 @@ def least_of_bins(
         total = lost = 0.0
         for t in range(count):
             own[t] = before[b] + total
-            term = kept[position + t] - lost
-            following = total + term
-            lost = (following - total) - term
-            total = following
+            total, lost = add_exactly(total, lost, kept[position + t])
         total = lost = 0.0
         for t in range(count - 1, -1, -1):
             k = k0 + t
-            term = kept[position + t] - lost
-            following = total + term
-            lost = (following - total) - term
-            total = following
+            total, lost = add_exactly(total, lost, kept[position + t])
             if k < 2 or k > n - 1:
                 continue
             quotient = (own[t] * (n - k)) / ((after[b] + total) * (k - 1))
