@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,9 @@ FEW_SIZES = 3
 
 @dataclass(frozen=True)
 class Reduced:
-    """What is known of all rows, or of a sample of them."""
+    """What is known of all rows, or of a sample of them in the order of the draw."""
 
+    wanted: Wanted
     samples: Vector  # (rows, ranges of sizes)
     means: Vector  # (ranges,), or of the whole curve
     table: RowSource  # (rows, fixed sizes)
@@ -46,29 +47,47 @@ def bound_job(
     *,
     rows_of: Callable[[int], Vector] | None = None,
     checkpoint: Path = None,
-) -> Iterator[tuple[Job, Wanted, Vector | None]]:
-    """Prepare a job.
+) -> Iterator[tuple[Job, Reduced]]:
+    """Reduce the rows of ``X``; the table lives as long as the context.
 
     Parameters
     ----------
     wanted_of : callable of n
         What is to become of each row; refuses constraints that n points cannot meet.
     rows_of : callable of n, optional
-        The sampled rows (s,), ascending.
+        The sampled rows (s,), in the order they were drawn.
     """
+    with prepared_job(X, arguments, wanted_of, rows_of=rows_of, checkpoint=checkpoint) as ready:
+        yield ready[0], reduce_all(*ready, arguments, checkpoint)
+
+
+@contextmanager
+def prepared_job(
+    X: Any,
+    arguments: Arguments,
+    wanted_of: Callable[[int], Wanted],
+    *,
+    rows_of: Callable[[int], Vector] | None = None,
+    checkpoint: Path = None,
+) -> Iterator[tuple[Job, Wanted, Vector | None]]:
+    """As `bound_job`, with nothing reduced yet."""
     known: list[tuple[Wanted, Vector | None]] = []
 
     def needs_of(n: int) -> Needs:
-        wanted, rows = wanted_of(n), None if rows_of is None else rows_of(n)
-        known.append((wanted, rows))
+        wanted, drawn = wanted_of(n), None if rows_of is None else rows_of(n)
+        known.append((wanted, drawn))
+        n_rows = n if drawn is None else len(drawn)
         # Samples; and the curve's tree of sums, a level for each doubling of the leaves.
+        numbers = n_rows * 2 * wanted.n_ranges + (16 * n if wanted.curve else 0)
+        if drawn is not None:  # a draw without replacement shuffles all where it takes many
+            numbers += 4 * n_rows + min(n, 50 * n_rows)
         return Needs(
             outputs=1 if wanted.curve else 0,
-            row_results=wanted.n_ranges + len(wanted.fixed),
-            point_results=2 * wanted.n_ranges + (16 if wanted.curve else 0),
-            table_columns=len(wanted.fixed),
-            runtime_bytes=_optimiser_bytes(len(wanted.fixed)),
-            sampled_rows=None if rows is None else len(rows),
+            row_results=wanted.n_ranges + wanted.n_fixed,
+            result_bytes=8 * numbers,
+            table_columns=wanted.n_fixed,
+            runtime_bytes=_optimiser_bytes(wanted.n_fixed),
+            sampled_rows=None if drawn is None else len(drawn),
         )
 
     panel_rows = checkpoints.panel_rows(checkpoint)
@@ -85,19 +104,22 @@ def _optimiser_bytes(n_sizes: int) -> int:
 
 
 def reduce_all(
-    job: Job, wanted: Wanted, arguments: Arguments, checkpoint: Path, rows: Vector | None = None
+    job: Job, wanted: Wanted, drawn: Vector | None, arguments: Arguments, checkpoint: Path
 ) -> Reduced:
-    """Map all panels, or those of the sampled ``rows``; bounds are rounded as asked for."""
-    n_rows = job.n if rows is None else len(rows)
+    """Map all panels, or those of the ``drawn`` rows; bounds are rounded as asked for."""
+    n_rows = job.n if drawn is None else len(drawn)
     samples = np.empty((n_rows, wanted.n_ranges))
     sums = AlignedSum()
     panels = job.plan.panels()
     task: Any = ReduceRows(job.panels, wanted)
-    if rows is not None and isinstance(job.panels, FromPoints):
-        task = StreamRows(job.panels, wanted, rows)
-    elif rows is not None:
-        task = PickRows(job.panels, wanted, rows)
-        panels = [p for p in panels if np.searchsorted(rows, p[0]) < np.searchsorted(rows, p[1])]
+    if drawn is not None:
+        rows = np.sort(drawn)
+        if isinstance(job.panels, FromPoints):
+            task = StreamRows(job.panels, wanted, rows)
+        else:
+            task = PickRows(job.panels, wanted, rows)
+            firsts = np.searchsorted(rows, [start for start, _ in panels] + [job.n])
+            panels = [panels[i] for i in np.flatnonzero(np.diff(firsts))]
     filled = 0
 
     def combine(_: int, reduced: ReducedRows) -> None:
@@ -109,13 +131,16 @@ def reduce_all(
         for node in reduced.totals:
             sums.add(node)
 
-    with _kept(checkpoint, job, arguments, wanted, rows) as kept:
+    with _kept(checkpoint, job, arguments, wanted, drawn) as kept:
         checkpoints.map_panels(
             job, task, combine, "silhouette bound", kept, ReducedRows.from_arrays, panels
         )
     assert filled == n_rows
+    if drawn is not None:  # back to the order of the draw
+        samples = samples[np.searchsorted(rows, drawn)]
     means = sums.total() / job.n if wanted.curve else mean_over_rows(samples)
     return Reduced(
+        wanted,
         _rounded(samples, job, arguments),
         _rounded(means, job, arguments, mean_of=n_rows),
         job.table.source,
@@ -135,20 +160,19 @@ def point_bounds(
 
     Without ``keep_samples``, memory does not grow with the number of sizes.
     """
-    asked: list[Vector] = []
+    asked: Vector = np.ravel(np.asarray(min_cluster_size, dtype=object))
+    curve = len(asked) > FEW_SIZES
 
     def wanted_of(n: int) -> Wanted:
         within = size_range(min_cluster_size, n_clusters, n)
-        asked.append(np.array(within.smallest, np.int64))
-        curve = len(within.smallest) > FEW_SIZES
         if curve and not keep_samples:
-            within = size_range(within.smallest[0], n_clusters, n)
+            within = replace(within, smallest=within.smallest[:1])
         return Wanted(within, curve=curve)
 
-    with bound_job(X, arguments, wanted_of, checkpoint=checkpoint) as (job, wanted, _):
-        reduced = reduce_all(job, wanted, arguments, checkpoint)
-        means = reduced.means[asked[-1] - 1] if wanted.curve else reduced.means
-        return Reduced(reduced.samples, means, reduced.table)
+    with bound_job(X, arguments, wanted_of, checkpoint=checkpoint) as (_, reduced):
+        if curve:
+            return replace(reduced, means=reduced.means[asked.astype(np.int64) - 1])
+        return reduced
 
 
 def _rounded(bounds: Vector, job: Job, arguments: Arguments, mean_of: int = 0) -> Vector:
@@ -158,17 +182,19 @@ def _rounded(bounds: Vector, job: Job, arguments: Arguments, mean_of: int = 0) -
 
 
 def _kept(
-    checkpoint: Path, job: Job, arguments: Arguments, wanted: Wanted, rows: Vector | None
+    checkpoint: Path, job: Job, arguments: Arguments, wanted: Wanted, drawn: Vector | None
 ) -> Any:
     if checkpoint is None:
         return nullcontext(None)
-    within = wanted.within
+    within, sample = wanted.within, None
+    if drawn is not None:
+        sample = f"{len(drawn)} rows, {hashlib.sha256(drawn.tobytes()).hexdigest()[:16]}"
     task: Mapping[str, Any] = {
         "min_cluster_size": None if within is None else within.smallest,
         "n_clusters": None if within is None else within.n_clusters,
-        "cluster_sizes": wanted.fixed,
+        "cluster_sizes": [] if wanted.fixed is None else wanted.fixed.sizes.tolist(),
         "curve": wanted.curve,
-        "sample": None if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
+        "sample (by sample_size and random_state)": sample,
         "certify": arguments.certify,
     }
     return checkpoints.opened(checkpoint, job, arguments, task)

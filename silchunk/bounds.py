@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from silchunk.bound_jobs import Path, bound_job, point_bounds, reduce_all
+from silchunk.bound_jobs import Path, bound_job, point_bounds
 from silchunk.bound_result import BoundResult
+from silchunk.confidence import checked_confidence
 from silchunk.constraints import (
-    FixedSizes,
     Sizes,
-    checked_confidence,
     checked_method,
     fixed_sizes,
+    refuse_contradiction,
     size_range,
 )
 from silchunk.engine import Scheduler
@@ -27,7 +27,7 @@ from silchunk.prepare import Arguments
 from silchunk.progress import Progress
 from silchunk.reduction import Wanted
 from silchunk.sampling import sampled_bound
-from silchunk.sized import sized_asw, sized_bounds, sized_macro
+from silchunk.sized import sized_bound, sized_bounds
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Metric = str | Callable[..., float]
@@ -158,7 +158,7 @@ def silhouette_upper_bound(
                 "with cluster_sizes (or labels), min_cluster_size and n_clusters follow from them, "
                 "and sample_size is not offered: leave these out."
             )
-        return sized_asw(X, arguments, cluster_sizes, labels, method, checkpoint)
+        return sized_bound(X, arguments, cluster_sizes, labels, method, checkpoint)
     if sample_size is not None:
         return sampled_bound(
             X,
@@ -236,7 +236,8 @@ def macro_silhouette_upper_bound(
     arguments = Arguments(
         metric, metric_params, dtype, validate, memory, progress, scheduler, certify
     )
-    return sized_macro(X, arguments, cluster_sizes, labels, method, checkpoint)
+    checked_method(method)
+    return sized_bound(X, arguments, cluster_sizes, labels, method, checkpoint, macro=True)
 
 
 def silhouette_upper_bound_samples(
@@ -315,27 +316,26 @@ def silhouette_bounds(
     arguments = Arguments(
         metric, metric_params, dtype, validate, memory, progress, scheduler, certify
     )
-    known: list[FixedSizes] = []
 
     def wanted_of(n: int) -> Wanted:
         within = size_range(min_cluster_size, n_clusters, n)
-        if cluster_sizes is None and labels is None:
-            return Wanted(within, curve=True)
-        known.append(fixed_sizes(cluster_sizes, labels, n))
-        return Wanted(within, curve=True, fixed=tuple(known[-1].sizes.tolist()))
+        fixed = None
+        if cluster_sizes is not None or labels is not None:
+            fixed = fixed_sizes(cluster_sizes, labels, n)
+            refuse_contradiction(within, fixed)
+        return Wanted(within, curve=True, fixed=fixed)
 
-    with bound_job(X, arguments, wanted_of, checkpoint=checkpoint) as (job, wanted, _):
-        reduced = reduce_all(job, wanted, arguments, checkpoint)
-        assert wanted.within is not None
+    with bound_job(X, arguments, wanted_of, checkpoint=checkpoint) as (job, reduced):
+        within, fixed = reduced.wanted.within, reduced.wanted.fixed
+        assert within is not None
         one = _is_one(min_cluster_size)
-        sizes = wanted.within.smallest
         return BoundResult(
             n=job.n,
             metric=job.metric_name,
-            min_cluster_size=sizes[0] if one else sizes,
-            n_clusters=wanted.within.n_clusters,
+            min_cluster_size=within.smallest[0] if one else within.smallest,
+            n_clusters=within.n_clusters,
             samples=reduced.samples[:, 0] if one else reduced.samples,
-            sized=sized_bounds(reduced.table, known[-1], certify) if known else None,
+            sized=None if fixed is None else sized_bounds(reduced.table, fixed, certify),
             certified=certify,
             plan=job.plan,
             _curve=reduced.means,

@@ -11,12 +11,26 @@ from typing import Any
 
 import numpy as np
 
+from silchunk.errors import InputError
+
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
 # What is known of the variance before the first draw, as they recommend: that of the widest spread.
 PRIOR_MEAN, PRIOR_VARIANCE = 0.5, 0.25
 # Bits of the limit.
 BISECTIONS = 60
+
+
+def checked_confidence(confidence: Any) -> float:
+    """A probability strictly between 0 and 1.
+
+    Raises
+    ------
+    InputError
+    """
+    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < confidence < 1.0:
+        raise InputError(f"confidence must be between 0 and 1, such as 0.95; got {confidence!r}.")
+    return float(confidence)
 
 
 def standard_error(values: Vector, n: int) -> float:

@@ -90,6 +90,11 @@ class FixedSizes:
         return capacities
 
     @property
+    def asw_weights(self) -> Vector:
+        """(J,) float64, n times the weight of a point in the mean over points."""
+        return np.ones(len(self.sizes))
+
+    @property
     def macro_weights(self) -> Vector:
         """(J,) float64, n times the weight of a point in the mean of the clusters' means."""
         weights: Vector = self.capacities.sum() / (self.n_clusters * self.sizes)
@@ -179,16 +184,18 @@ def checked_method(method: str) -> str:
     return method
 
 
-def checked_confidence(confidence: Any) -> float:
-    """A probability strictly between 0 and 1.
+def refuse_contradiction(within: SizeRange, fixed: FixedSizes) -> None:
+    """Raise if clusters of these fixed sizes are not within the range asked for beside them.
 
     Raises
     ------
     InputError
     """
-    if not isinstance(confidence, (int, float, np.number)) or not 0.0 < confidence < 1.0:
-        raise InputError(f"confidence must be between 0 and 1, such as 0.95; got {confidence!r}.")
-    return float(confidence)
+    if within.n_clusters not in (None, fixed.n_clusters):
+        raise InputError(
+            f"n_clusters is {within.n_clusters}, but cluster_sizes (or labels) are those of "
+            f"{fixed.n_clusters} clusters; leave one of them out."
+        )
 
 
 def _is_integer(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from silchunk.blas import one_blas_thread
-from silchunk.bound_jobs import FEW_SIZES, bound_job
+from silchunk.bound_jobs import FEW_SIZES, prepared_job
 from silchunk.constraints import Sizes, size_range
 from silchunk.engine import Scheduler
 from silchunk.metric_kinds import PairwiseMetric
@@ -69,7 +69,7 @@ def estimate_bounds(
         within = size_range(min_cluster_size, None, n)
         return Wanted(within, curve=len(within.smallest) > FEW_SIZES)
 
-    with bound_job(X, arguments, wanted_of) as (job, wanted, _):
+    with prepared_job(X, arguments, wanted_of) as (job, wanted, _):
         reduce_rows = ReduceRows(job.panels, wanted)
         with one_blas_thread():
             reduce_rows(0, min(job.n, 8))  # compiles the kernels

@@ -115,9 +115,10 @@ def plan_panels(
     row_results: int = 1,
     panel_copies: int = 1,
     panel_rows: int | None = None,
+    sampled_rows: int | None = None,
     runtime_bytes: int = RUNTIME_BYTES,
 ) -> Plan:
-    """Plan a job that reduces the rows of an n × n distance matrix.
+    """Plan a job that reduces the rows of an n × n distance matrix, or some of them.
 
     Parameters
     ----------
@@ -145,47 +146,61 @@ def plan_panels(
         Panels' worth of memory that a task takes for distances and what it makes of them.
     panel_rows : int, optional
         Rows of a panel where they are given, as by a store.
+    sampled_rows : int, optional
+        Number of rows, where they are a sample: computed from points, they are streamed over all
+        points in blocks of columns, in memory that does not grow with n.
     runtime_bytes : int
         Bytes of the process before any data.
-
     Raises
     ------
     OverBudgetError
         If not even one task with the smallest panel fits.
     """
-    read_rows = max(READ_ROWS, _round_up(chunk_rows, TILE_COLUMNS)) if from_points else 0
-    read_rows = min(read_rows, _round_up(n, TILE_COLUMNS)) if from_points else 0
+    streamed = sampled_rows is not None and from_points
+    n_rows = sampled_rows if sampled_rows is not None and from_points else n
+    grid = STREAM_COLUMNS if streamed else TILE_COLUMNS
+    read_rows = max(READ_ROWS, _round_up(chunk_rows, grid)) if from_points else 0
+    read_rows = min(read_rows, _round_up(n, grid))
 
     def task_bytes(panel_rows: int) -> int:
-        rows = min(panel_rows, n)
-        distances = panel_copies * rows * n * itemsize
-        reduced = 3 * outputs * n * 8 + 8 * n * 8 + rows * row_results * 8
+        rows = min(panel_rows, n_rows)
+        if streamed:
+            # A block of columns in whole leaves; what is held of each row, twice while it is
+            # sorted; bins.
+            distances = _round_up(rows, LEAF_ROWS) * STREAM_COLUMNS * itemsize
+            distances += rows * HELD_VALUES * itemsize + 2 * HELD_VALUES * 8
+            reduced = rows * BINS_BYTES
+        else:
+            distances = panel_copies * rows * n * itemsize
+            reduced = 3 * outputs * n * 8 + 8 * n * 8
         if from_points:
             # A read block and one decoded copy of it; a tile's columns three times over in
-            # float64; the panel's own rows; the float64 product of a tile.
+            # float64; the panel's own rows, and once more where they are picked; the float64
+            # product of a tile.
             scratch = 2 * read_rows * width * 8 + 3 * TILE_COLUMNS * width * 8
-            scratch += 3 * rows * width * 8 + 2 * LEAF_ROWS * TILE_COLUMNS * 8
+            scratch += 3 * (1 + streamed) * rows * width * 8 + 2 * LEAF_ROWS * TILE_COLUMNS * 8
         else:
             # The stored rows as read, decoded by whole chunks, next to the panel.
             scratch = rows * n * 8 + _round_up(rows, chunk_rows) * n * 8
-        return distances + scratch + reduced
+        return distances + scratch + reduced + rows * row_results * 8
 
+    preferred = max(PREFERRED_PANEL_ROWS, chunk_rows)
+    if streamed:  # each batch of rows reads all points
+        preferred = 2 * PREFERRED_PANEL_ROWS
     sizes = [panel_rows or LEAF_ROWS]
-    while panel_rows is None and sizes[-1] < min(
-        LARGEST_PANEL_ROWS, max(PREFERRED_PANEL_ROWS, chunk_rows)
-    ):
-        if sizes[-1] >= n:
-            break
+    while panel_rows is None and sizes[-1] < min(LARGEST_PANEL_ROWS, preferred, n_rows):
         sizes.append(2 * sizes[-1])
     available = budget_bytes - runtime_bytes - resident_bytes
     # Keep every core busy first; longer panels only make reading and set-up cheaper.
     for running in range(concurrency, 0, -1):
         for rows in reversed(sizes):
-            if running * task_bytes(rows) <= available:
+            # Of a sample, every core has a part.
+            too_long = streamed and panel_rows is None and (running - 1) * rows >= n_rows
+            if running * task_bytes(rows) <= available and (running == 1 or not too_long):
                 return Plan(
                     n=n,
-                    n_rows=n,
-                    columns=n,
+                    n_rows=n_rows,
+                    columns=STREAM_COLUMNS if streamed else n,
                     itemsize=itemsize,
                     panel_rows=rows,
                     concurrency=running,
@@ -197,81 +212,17 @@ def plan_panels(
                 )
     least = task_bytes(sizes[0])
     needed = runtime_bytes + resident_bytes + least
+    remedies = [f"Raise memory= to {format_bytes(needed)} or more"]
+    # Where the libraries alone do not fit, nothing else is of use.
+    if itemsize == 8 and runtime_bytes < budget_bytes:
+        remedies.append('pass dtype="float32"')
+    if resident_bytes and runtime_bytes < budget_bytes:
+        remedies.append("pass the input as a file instead of an array")
     raise OverBudgetError(
         f"{n:,} points need at least {format_bytes(needed)} of memory in each process "
         f"({format_bytes(runtime_bytes)} runtime, {format_bytes(resident_bytes)} input and "
-        f"results, "
-        f"{format_bytes(least)} for one panel of {min(sizes[0], n)} rows), but the budget allows "
-        f"{format_bytes(budget_bytes)}. Raise memory= to {format_bytes(needed)} or more"
-        + (', or pass dtype="float32"' if itemsize == 8 else "")
-        + ("" if not resident_bytes else ", or pass the input as a file instead of an array")
-        + "."
-    )
-
-
-def plan_sample(
-    *,
-    n: int,
-    n_rows: int,
-    width: int,
-    itemsize: int,
-    budget_bytes: int,
-    concurrency: int,
-    resident_bytes: int = 0,
-    chunk_rows: int = 1,
-    row_results: int = 1,
-    panel_rows: int | None = None,
-    runtime_bytes: int = RUNTIME_BYTES,
-) -> Plan:
-    """Plan a job that streams ``n_rows`` sampled rows over all n points in blocks of columns.
-
-    Parameters are those of `plan_panels`; the memory does not depend on n.
-
-    Raises
-    ------
-    OverBudgetError
-    """
-    read_rows = max(READ_ROWS, _round_up(chunk_rows, STREAM_COLUMNS))
-
-    def task_bytes(panel_rows: int) -> int:
-        rows = min(panel_rows, n_rows)
-        # A block of columns, and what of a row is held, twice while it is sorted.
-        values = (LEAF_ROWS + rows) * STREAM_COLUMNS * itemsize
-        values += rows * HELD_VALUES * itemsize + 2 * HELD_VALUES * 8
-        scratch = 2 * read_rows * width * 8 + 3 * TILE_COLUMNS * width * 8
-        scratch += 6 * rows * width * 8 + 2 * LEAF_ROWS * TILE_COLUMNS * 8
-        return values + scratch + rows * (BINS_BYTES + row_results * 8)
-
-    sizes = [panel_rows or LEAF_ROWS]
-    while panel_rows is None and sizes[-1] < min(2 * PREFERRED_PANEL_ROWS, n_rows):
-        sizes.append(2 * sizes[-1])
-    available = budget_bytes - runtime_bytes - resident_bytes
-    for running in range(concurrency, 0, -1):
-        # Every core has a part of the sample.
-        for rows in reversed(sizes):
-            too_long = panel_rows is None and running > 1 and rows * (running - 1) >= n_rows
-            if running * task_bytes(rows) <= available and not too_long:
-                return Plan(
-                    n=n,
-                    n_rows=n_rows,
-                    columns=STREAM_COLUMNS,
-                    itemsize=itemsize,
-                    panel_rows=rows,
-                    concurrency=running,
-                    read_rows=read_rows,
-                    task_bytes=task_bytes(rows),
-                    resident_bytes=resident_bytes,
-                    runtime_bytes=runtime_bytes,
-                    budget_bytes=budget_bytes,
-                )
-    needed = runtime_bytes + resident_bytes + task_bytes(sizes[0])
-    raise OverBudgetError(
-        f"a sample of {n_rows:,} rows needs at least {format_bytes(needed)} of memory in each "
-        f"process ({format_bytes(runtime_bytes)} runtime, {format_bytes(resident_bytes)} input and "
-        f"results), but the budget allows {format_bytes(budget_bytes)}. Raise memory= to "
-        f"{format_bytes(needed)} or more"
-        + ("" if not resident_bytes else ", or pass the input as a file instead of an array")
-        + "."
+        f"results, {format_bytes(least)} for one panel of {min(sizes[0], n_rows)} rows), but the "
+        f"budget allows {format_bytes(budget_bytes)}. {', or '.join(remedies)}."
     )
 
 

@@ -56,10 +56,10 @@ class Needs:
 
     outputs: int = 1  # as in `plan_panels`
     row_results: int = 1  # as in `plan_panels`
-    point_results: int = 0  # numbers of 8 bytes per point that are held throughout
+    result_bytes: int = 0  # of results that are held throughout
     table_columns: int = 0  # numbers per point that may lie in a file where they are many
     runtime_bytes: int = 0  # of libraries that are loaded for it
-    sampled_rows: int | None = None  # rows streamed over all points, where they are a sample
+    sampled_rows: int | None = None  # as in `plan_panels`
 
 
 @dataclass(frozen=True)
@@ -143,32 +143,26 @@ def prepared(
         held = nbytes <= held_bytes and not where.distributed
         held = held and (name != "precomputed" or isinstance(source, DaskRows))
         input_bytes = max(source.resident_bytes, nbytes if held else 0)
-        result_bytes = 8 * n * needs.point_results
         table_bytes = 8 * n * needs.table_columns
         table_in_memory = table_bytes <= held_bytes
-        common: dict[str, Any] = {
-            "n": n,
-            "width": width,
-            "itemsize": dtype.itemsize,
-            "budget_bytes": budget,
-            "concurrency": where.concurrency,
-            "resident_bytes": (0 if where.distributed else input_bytes)
-            + result_bytes
+        job_plan = plan.plan_panels(
+            n=n,
+            width=width,
+            itemsize=dtype.itemsize,
+            budget_bytes=budget,
+            concurrency=where.concurrency,
+            from_points=name != "precomputed",
+            resident_bytes=(0 if where.distributed else input_bytes)
+            + needs.result_bytes
             + (table_bytes if table_in_memory else 0),
-            "chunk_rows": source.chunk_rows,
-            "row_results": needs.row_results,
-            "runtime_bytes": plan.RUNTIME_BYTES + _extra_runtime(name) + needs.runtime_bytes,
-        }
-        if needs.sampled_rows is not None and name != "precomputed":
-            job_plan = plan.plan_sample(n_rows=needs.sampled_rows, panel_rows=panel_rows, **common)
-        else:
-            job_plan = plan.plan_panels(
-                from_points=name != "precomputed",
-                outputs=needs.outputs,
-                panel_copies=panel_copies,
-                panel_rows=panel_rows,
-                **common,
-            )
+            chunk_rows=source.chunk_rows,
+            outputs=needs.outputs,
+            row_results=needs.row_results,
+            panel_copies=panel_copies,
+            panel_rows=panel_rows,
+            sampled_rows=needs.sampled_rows,
+            runtime_bytes=plan.RUNTIME_BYTES + _extra_runtime(name) + needs.runtime_bytes,
+        )
         if isinstance(source, DaskRows):
             source = source.computed(scratch, held_bytes if held else 0)
         elif held:

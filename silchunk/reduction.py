@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from silchunk.buffers import borrowed
-from silchunk.constraints import SizeRange
+from silchunk.constraints import FixedSizes, SizeRange
 from silchunk.kernels import bound as kernel
 from silchunk.kernels import curve, nearest
 from silchunk.panels import PanelSource
@@ -36,11 +36,15 @@ class Wanted:
 
     within: SizeRange | None = None  # bounds for each of its smallest sizes
     curve: bool = False  # and the sum over rows, for all smallest sizes
-    fixed: tuple[int, ...] = ()  # bounds for clusters of just these sizes
+    fixed: FixedSizes | None = None  # bounds for clusters of just these sizes
 
     @property
     def n_ranges(self) -> int:
         return 0 if self.within is None else len(self.within.smallest)
+
+    @property
+    def n_fixed(self) -> int:
+        return 0 if self.fixed is None else len(self.fixed.sizes)
 
     def curve_length(self, n: int) -> int:
         """Number of smallest sizes there are."""
@@ -53,12 +57,12 @@ class Wanted:
         ----------
         rows : (r, n)
         bounds : (r, n_ranges), filled in
-        table : (r, len(fixed)), filled in
+        table : (r, n_fixed), filled in
         total : (curve_length(n),), added to
         """
         n = rows.shape[1]
         step = max(1, CACHED_BYTES // (n * rows.itemsize))
-        splits = n >= SPLIT_FROM and not self.fixed
+        splits = n >= SPLIT_FROM and self.fixed is None
         split = np.empty((min(step, len(rows)) if splits else 0, n), rows.dtype)
         tried = failed = first = 0
         while first < len(rows):
@@ -74,8 +78,8 @@ class Wanted:
                 rows[few].sort(axis=1)  # the point itself, at distance 0, comes first
                 near = kernel.whole(rows[few])
             failed += self._reduce_sorted(near, rows[few], bounds[few], total)
-            if self.fixed:
-                kernel.size_bounds(near, np.array(self.fixed, np.int64), table[few])
+            if self.fixed is not None:
+                kernel.size_bounds(near, self.fixed.sizes, table[few])
             first = last
 
     def _reduce_sorted(
@@ -149,7 +153,7 @@ class ReduceRows:
     def __call__(self, start: int, stop: int) -> ReducedRows:
         n, wanted = self.panels.n, self.wanted
         bounds = np.empty((stop - start, wanted.n_ranges))
-        table = np.empty((stop - start, len(wanted.fixed)))
+        table = np.empty((stop - start, wanted.n_fixed))
         sums = AlignedSum()
         with borrowed((stop - start, n), self.panels.dtype) as panel:
             self.panels.read(start, stop, panel)

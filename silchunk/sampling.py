@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from silchunk import confidence as limits
-from silchunk.bound_jobs import Path, bound_job, reduce_all
+from silchunk.bound_jobs import Path, bound_job
 from silchunk.bound_result import worst_case_error
-from silchunk.constraints import Sizes, checked_confidence, size_range
+from silchunk.constraints import Sizes, size_range
 from silchunk.errors import InputError
 from silchunk.prepare import Arguments
 from silchunk.reduction import Wanted
@@ -125,54 +125,46 @@ def sampled_bound(
     n_clusters: int | None,
     sample_size: Any,
     random_state: Any,
-    confidence: Any,
+    confidence: float,
     checkpoint: Path,
 ) -> SampledBound:
     """Draw rows, bound each of them against all points, and sum up."""
-    confidence = checked_confidence(confidence)
     if checkpoint is not None and random_state is None:
         raise InputError(
             "a checkpoint of a sample needs random_state: without one, another sample would be "
             "drawn when it goes on."
         )
-    drawn: list[Vector] = []
 
     def wanted_of(n: int) -> Wanted:
         return Wanted(size_range(min_cluster_size, n_clusters, n))
 
     def rows_of(n: int) -> Vector:
-        drawn.append(draw_rows(sample_size, random_state, n))
-        return np.sort(drawn[-1])
+        return draw_rows(sample_size, random_state, n)
 
     with bound_job(X, arguments, wanted_of, rows_of=rows_of, checkpoint=checkpoint) as (
         job,
-        wanted,
-        rows,
+        reduced,
     ):
-        reduced = reduce_all(job, wanted, arguments, checkpoint, rows)
-        ascending = reduced.samples
-        assert wanted.within is not None
-        sizes = wanted.within.smallest
+        within, columns = reduced.wanted.within, reduced.samples.T.copy()
+        assert within is not None
         one = np.ndim(min_cluster_size) == 0
-        # Back to the order of the draw.
-        columns = ascending[np.searchsorted(np.sort(drawn[-1]), drawn[-1])].T.copy()
+        limits_ = [limits.upper_limit(column, job.n, confidence) for column in columns]
         found = [
-            np.array([float(column.mean()) for column in columns]),
+            columns.mean(axis=1),
             np.array([limits.standard_error(column, job.n) for column in columns]),
-            np.array([limits.upper_limit(column, job.n, confidence) for column in columns]),
+            # The mean, rounded as asked for, is all that is known of a sample of all points.
+            np.maximum(limits_, reduced.means),
         ]
-        if len(ascending) == job.n:  # nothing is left to chance, only to rounding
-            found[2] = reduced.means
-        estimate, error, limit = [float(v[0]) if one else v for v in found]
+        estimate, error, limit = [float(values[0]) if one else values for values in found]
         return SampledBound(
             estimate=estimate,
             standard_error=error,
             upper_limit=limit,
             confidence=confidence,
             n=job.n,
-            sample_size=len(ascending),
+            sample_size=columns.shape[1],
             metric=job.metric_name,
-            min_cluster_size=sizes[0] if one else sizes,
-            n_clusters=wanted.within.n_clusters,
+            min_cluster_size=within.smallest[0] if one else within.smallest,
+            n_clusters=within.n_clusters,
             certified=arguments.certify,
         )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from silchunk import engine, transport
-from silchunk.bound_jobs import Path, bound_job, reduce_all
+from silchunk.bound_jobs import Path, bound_job
 from silchunk.bound_result import SizedBounds
-from silchunk.constraints import FixedSizes, checked_method, fixed_sizes
+from silchunk.constraints import FixedSizes, fixed_sizes
 from silchunk.plan import TABLE_ROWS, ranges
 from silchunk.prepare import Arguments
 from silchunk.reduction import Wanted
@@ -25,56 +24,46 @@ Vector = np.ndarray[Any, np.dtype[Any]]
 ASSIGNMENT_GAP = 1e-6
 
 
-def sized_asw(
-    X: Any, arguments: Arguments, cluster_sizes: Any, labels: Any, method: str, checkpoint: Path
+def sized_bound(
+    X: Any,
+    arguments: Arguments,
+    cluster_sizes: Any,
+    labels: Any,
+    method: str,
+    checkpoint: Path,
+    *,
+    macro: bool = False,
 ) -> float:
-    """Bound of the average silhouette width; arguments are checked."""
-    checked_method(method)
-    with _size_table(X, arguments, cluster_sizes, labels, checkpoint) as (table, sizes):
-        if method == "rearrangement":
-            return rearrangement_bounds(table, sizes, certify=arguments.certify)[0]
-        ones = np.ones(len(sizes.sizes))
-        best = assignment_bound(table, sizes, ones, certify=arguments.certify)[0]
-        return min(best, rearrangement_bounds(table, sizes, certify=arguments.certify)[0])
+    """Bound of the average silhouette width, or of the mean of cluster means."""
 
+    def wanted_of(n: int) -> Wanted:
+        return Wanted(fixed=fixed_sizes(cluster_sizes, labels, n))
 
-def sized_macro(
-    X: Any, arguments: Arguments, cluster_sizes: Any, labels: Any, method: str, checkpoint: Path
-) -> float:
-    """Bound of the mean of cluster means; arguments are checked."""
-    checked_method(method)
-    with _size_table(X, arguments, cluster_sizes, labels, checkpoint) as (table, sizes):
+    with bound_job(X, arguments, wanted_of, checkpoint=checkpoint) as (_, reduced):
+        sizes, certify = reduced.wanted.fixed, arguments.certify
+        assert sizes is not None
+        weaker = rearrangement_bounds(reduced.table, sizes, certify=certify)[macro]
         if method == "rearrangement":
-            return rearrangement_bounds(table, sizes, certify=arguments.certify)[1]
-        best = assignment_bound(table, sizes, sizes.macro_weights, certify=arguments.certify)[0]
-        return min(best, rearrangement_bounds(table, sizes, certify=arguments.certify)[1])
+            return weaker
+        weights = sizes.macro_weights if macro else sizes.asw_weights
+        # Within its gap the assignment bound may be above the other: both hold.
+        return min(weaker, assignment_bound(reduced.table, sizes, weights, certify=certify)[0])
 
 
 def sized_bounds(table: RowSource, sizes: FixedSizes, certify: bool) -> SizedBounds:
-    """All bounds that follow from a table."""
-    ones = np.ones(len(sizes.sizes))
-    asw, asw_gap = assignment_bound(table, sizes, ones, certify=certify)
-    macro, macro_gap = assignment_bound(table, sizes, sizes.macro_weights, certify=certify)
+    """All bounds that follow from the bounds of each point in a cluster of each size (n, J)."""
     weaker = rearrangement_bounds(table, sizes, certify=certify)
-    # Within its gap the assignment bound may be above the other: both hold.
-    asw, macro = min(asw, weaker[0]), min(macro, weaker[1])
-    listed = np.repeat(sizes.sizes, sizes.counts)[::-1].tolist()
-    return SizedBounds(tuple(listed), asw, macro, *weaker, asw_gap, macro_gap)
-
-
-@contextmanager
-def _size_table(
-    X: Any, arguments: Arguments, cluster_sizes: Any, labels: Any, checkpoint: Path
-) -> Iterator[tuple[RowSource, FixedSizes]]:
-    """The bound of each point in a cluster of each size (n, J)."""
-    known: list[FixedSizes] = []
-
-    def wanted_of(n: int) -> Wanted:
-        known.append(fixed_sizes(cluster_sizes, labels, n))
-        return Wanted(fixed=tuple(known[-1].sizes.tolist()))
-
-    with bound_job(X, arguments, wanted_of, checkpoint=checkpoint) as (job, wanted, _):
-        yield reduce_all(job, wanted, arguments, checkpoint).table, known[-1]
+    asw, asw_gap = assignment_bound(table, sizes, sizes.asw_weights, certify=certify)
+    macro, macro_gap = assignment_bound(table, sizes, sizes.macro_weights, certify=certify)
+    return SizedBounds(
+        cluster_sizes=tuple(np.repeat(sizes.sizes, sizes.counts)[::-1].tolist()),
+        asw=min(asw, weaker[0]),
+        macro=min(macro, weaker[1]),
+        asw_rearrangement=weaker[0],
+        macro_rearrangement=weaker[1],
+        asw_gap=asw_gap,
+        macro_gap=macro_gap,
+    )
 
 
 def assignment_bound(

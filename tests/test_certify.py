@@ -21,7 +21,7 @@ from silchunk import (
     silhouette_upper_bound_samples,
     streaming,
 )
-from silchunk.bound_jobs import bound_job, reduce_all
+from silchunk.bound_jobs import bound_job
 from silchunk.constraints import size_range
 from silchunk.kernels import bound as kernel
 from silchunk.kernels.bound import quotient_error
@@ -561,12 +561,8 @@ def test_certified_sampled_rows(monkeypatch, kind, held):
     arguments = Arguments(metric="chebyshev", certify=True)
     with bound_job(
         X, arguments, lambda n: Wanted(size_range(sizes, None, n)), rows_of=lambda n: rows
-    ) as (
-        job,
-        wanted,
-        picked,
-    ):
-        samples = reduce_all(job, wanted, arguments, None, picked).samples
+    ) as (_, reduced):
+        samples = reduced.samples
     for i, limits in zip(rows, samples.tolist(), strict=True):
         apart = sorted(abs(v - exact_points[i]) for v in exact_points)
         own = [Fraction(0)]

@@ -359,24 +359,24 @@ def test_signals_pause_a_job(folder, computed, number):
 
 # Another job's checkpoint.
 
-begun = partial(silhouette_bounds, min_cluster_size=2, n_clusters=3, cluster_sizes=[200, 100])
+begun = partial(silhouette_bounds, min_cluster_size=2, n_clusters=3, cluster_sizes=[150, 100, 50])
 CHANGES = {
     "the last digit of a value": (
         {"X": np.where(X[7, 1] == X, np.nextafter(X, 9), X)},
         "the input",
     ),
     "the order of points": ({"X": X[::-1]}, "the input is not the same"),
-    "n": ({"X": X[:-1], "cluster_sizes": [200, 99]}, "n was 300, now 299"),
+    "n": ({"X": X[:-1], "cluster_sizes": [150, 100, 49]}, "n was 300, now 299"),
     "metric": ({"metric": "manhattan"}, "metric was 'euclidean', now 'manhattan'"),
     "dtype": ({"dtype": "float32"}, "dtype was 'float64', now 'float32'"),
     "min_cluster_size": ({"min_cluster_size": 3}, r"min_cluster_size was \[2\], now \[3\]"),
     "several sizes": ({"min_cluster_size": [2, 3]}, r"was \[2\], now \[2, 3\]"),
-    "n_clusters": ({"n_clusters": 4}, "n_clusters was 3, now 4"),
+    "n_clusters": ({"n_clusters": None}, "n_clusters was 3, now None"),
     "cluster_sizes": (
-        {"cluster_sizes": [199, 101]},
-        r"cluster_sizes was \[100, 200\], now \[101, 199\]",
+        {"cluster_sizes": [149, 101, 50]},
+        r"cluster_sizes was \[50, 100, 150\], now \[50, 101, 149\]",
     ),
-    "no cluster_sizes": ({"cluster_sizes": None}, r"cluster_sizes was \[100, 200\], now \[\]"),
+    "no cluster_sizes": ({"cluster_sizes": None}, r"cluster_sizes was \[50, 100, 150\], now \[\]"),
     "certify": ({"certify": True}, "certify was False, now True"),
 }
 
@@ -432,7 +432,7 @@ def test_points_and_a_matrix_are_not_the_same_input(folder):
 def test_another_sample_is_refused(folder, name, change):
     run(name, checkpoint=folder)
     before = digest(folder)
-    with pytest.raises(StaleStoreError, match="sample was"):
+    with pytest.raises(StaleStoreError, match="sample .by sample_size and random_state. was"):
         run(name, checkpoint=folder, **change)
     assert digest(folder) == before
 

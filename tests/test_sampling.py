@@ -23,9 +23,9 @@ import silchunk
 from silchunk import (
     InputError,
     OverBudgetError,
+    bound_jobs,
     confidence,
     plan,
-    sampling,
     silhouette_bounds,
     silhouette_upper_bound,
     silhouette_upper_bound_samples,
@@ -188,16 +188,16 @@ def test_draws_follow_their_seed():
 
 @pytest.fixture
 def sampled_values(monkeypatch):
-    """The values (s, sizes) of the sampled rows, ascending by row, of every call so far."""
+    """The values (s, sizes) of the sampled rows, as they were drawn, of every call so far."""
     seen = []
-    reduce_all = sampling.reduce_all
+    reduce_all = bound_jobs.reduce_all
 
     def watched(*args):
         reduced = reduce_all(*args)
         seen.append(reduced.samples.copy())
         return reduced
 
-    monkeypatch.setattr(sampling, "reduce_all", watched)
+    monkeypatch.setattr(bound_jobs, "reduce_all", watched)
     return seen
 
 
@@ -213,9 +213,7 @@ def check_against_all_rows(X, full, sampled_values, *, s=60, seed=5, atol=1e-14,
     found = silhouette_upper_bound(X, sample_size=s, random_state=seed, **options)
     rows = draw_rows(s, seed, n)
     values = full.reshape(n, -1)[rows]
-    np.testing.assert_allclose(
-        sampled_values[-1], full.reshape(n, -1)[np.sort(rows)], rtol=0, atol=atol
-    )
+    np.testing.assert_allclose(sampled_values[-1], values, rtol=0, atol=atol)
     np.testing.assert_allclose(np.ravel(found.estimate), values.mean(axis=0), rtol=0, atol=atol)
     errors = values.std(axis=0, ddof=1) * math.sqrt((1 - s / n) / s)
     np.testing.assert_allclose(np.ravel(found.standard_error), errors, rtol=1e-9, atol=1e-14)
@@ -419,7 +417,7 @@ def test_certified_values_are_a_little_higher(metric, sampled_values):
     assert plain.estimate < certified.estimate
     assert plain.upper_limit < certified.upper_limit
     full = silhouette_upper_bound_samples(X, metric=metric, certify=True)
-    rows = np.sort(draw_rows(30, 2, 200))
+    rows = draw_rows(30, 2, 200)
     np.testing.assert_allclose(sampled_values[1][:, 0], full[rows], rtol=0, atol=1e-14)
 
 
@@ -553,7 +551,7 @@ def test_more_points_than_a_row_is_held_of(kind, dtype, sampled_values):
         X, sample_size=s, random_state=5, n_clusters=3, min_cluster_size=sizes, dtype="float64"
     )
     exact = X.astype(np.longdouble)
-    for row, values in zip(np.sort(draw_rows(s, 5, n)), sampled_values[0], strict=True):
+    for row, values in zip(draw_rows(s, 5, n), sampled_values[0], strict=True):
         d = np.sort(np.sqrt(((exact - exact[row]) ** 2).sum(axis=1)))
         own = np.cumsum(d)[1:-1]
         rest = np.cumsum(d[::-1])[::-1][2:]
@@ -700,27 +698,27 @@ def test_few_passes_are_enough(kind, dtype):
 
 def planned(n, **options):
     options = {"width": 8, "itemsize": 4, "budget_bytes": 2 << 30, "concurrency": 2, **options}
-    return plan.plan_sample(n=n, **options)
+    return plan.plan_panels(n=n, from_points=True, **options)
 
 
 def test_the_plan_does_not_depend_on_the_number_of_points():
     for s in (8, 64, 1000, 50_000):
-        few, many = (planned(n, n_rows=s) for n in (10**5, 10**9))
+        few, many = (planned(n, sampled_rows=s) for n in (10**5, 10**9))
         assert few.peak_bytes == many.peak_bytes <= few.budget_bytes
         assert few.panels() == many.panels()
         assert few.panels()[0][0] == 0
         assert few.panels()[-1][1] == s
-    assert planned(10**6, n_rows=64).peak_bytes < planned(10**6, n_rows=1000).peak_bytes
-    with pytest.raises(OverBudgetError, match="a sample of 64 rows needs at least .* 100 MiB"):
-        planned(10**6, n_rows=64, budget_bytes=100 << 20)
+    assert planned(10**6, sampled_rows=64).peak_bytes < planned(10**6, sampled_rows=1000).peak_bytes
+    with pytest.raises(OverBudgetError, match="one panel of 64 rows.*allows 100 MiB"):
+        planned(10**6, sampled_rows=64, budget_bytes=100 << 20)
 
 
 MEASURE = """
 import json, sys
 import silchunk
 from silchunk import plan
-made, plans = plan.plan_sample, []
-plan.plan_sample = lambda **options: plans.append(made(**options)) or plans[-1]
+made, plans = plan.plan_panels, []
+plan.plan_panels = lambda **options: plans.append(made(**options)) or plans[-1]
 found = silchunk.silhouette_upper_bound(
     sys.argv[1], sample_size=64, random_state=0, memory="400MiB", metric=sys.argv[2]
 )
