@@ -147,6 +147,11 @@ def reduce_all(
     )
 
 
+def whole_curve_pays(n_sizes: int) -> bool:
+    """Whether bounds for so many smallest sizes are read off the whole curve."""
+    return n_sizes > FEW_SIZES
+
+
 def point_bounds(
     X: Any,
     arguments: Arguments,
@@ -161,7 +166,7 @@ def point_bounds(
     Without ``keep_samples``, memory does not grow with the number of sizes.
     """
     asked: Vector = np.ravel(np.asarray(min_cluster_size, dtype=object))
-    curve = len(asked) > FEW_SIZES
+    curve = whole_curve_pays(len(asked))
 
     def wanted_of(n: int) -> Wanted:
         within = size_range(min_cluster_size, n_clusters, n)

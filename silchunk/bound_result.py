@@ -10,6 +10,7 @@ import numpy as np
 from silchunk.constraints import SizeRange, size_range
 from silchunk.errors import InputError
 from silchunk.plan import Plan
+from silchunk.rounding import at_most
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -17,8 +18,8 @@ Vector = np.ndarray[Any, np.dtype[np.float64]]
 SCORE_SLACK = 1e-6
 
 
-def worst_case_error(score: float, bound: float, whose: str) -> float:
-    """``(bound - score) / bound``, 0 if both are 0; ``whose`` says what the bound is over.
+def worst_case_error(score: float, bound: float, above: str) -> float:
+    """``(bound - score) / bound``, 0 if both are 0; ``above`` says what a score above it means.
 
     Raises
     ------
@@ -27,13 +28,33 @@ def worst_case_error(score: float, bound: float, whose: str) -> float:
     """
     value = float(score)
     if not -1.0 <= value <= 1.0:
-        raise InputError(f"an average silhouette width lies in [-1, 1]; got {score!r}.")
+        raise InputError(f"a silhouette lies in [-1, 1]; got {score!r}.")
     if value > bound + SCORE_SLACK:
-        raise InputError(
-            f"the score {value:.6g} is above the upper bound {bound:.6g}, which no clustering "
-            f"of these points can be: was it computed on the same points, {whose}?"
-        )
+        raise InputError(f"the score {value:.6g} is above the upper {above}")
     return max(0.0, (bound - value) / bound) if bound > 0 else 0.0
+
+
+def doubted(bound: float, whose: str) -> str:
+    """What a score above a bound means; ``whose`` says what clusterings the bound is over."""
+    return (
+        f"bound {bound:.6g}, which no clustering of these points can be: was it computed on the "
+        f"same points, {whose}?"
+    )
+
+
+def family(m: int, n_clusters: int | None) -> str:
+    """The clusterings that a bound is over, in words."""
+    if n_clusters is None:
+        return "any clustering" if m == 1 else f"clusters of {m:,} or more points"
+    return f"{n_clusters:,} clusters" + ("" if m == 1 else f" of {m:,} or more points")
+
+
+def certificate(certified_for: str | None) -> list[str]:
+    """What a certified result says of itself, in no or one line."""
+    if certified_for is None:
+        return []
+    whose = "the points as given" if certified_for == "points" else "these distances as they are"
+    return [f"  certified: rounded outward, bounds in exact arithmetic for {whose}"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +83,34 @@ class SizedBounds:
     asw_gap: float
     macro_gap: float
 
+    def wcre(self, asw: float) -> float:
+        """Worst-case relative error of a clustering with these sizes whose average silhouette
+        width is ``asw``; see `BoundResult.wcre`.
+
+        Raises
+        ------
+        InputError
+            If ``asw`` is no silhouette, or above the bound.
+        """
+        return worst_case_error(asw, self.asw, doubted(self.asw, "with clusters of these sizes"))
+
+    def macro_wcre(self, score: float) -> float:
+        """The same of the mean of the clusters' means.
+
+        Raises
+        ------
+        InputError
+            If ``score`` is no silhouette, or above the bound.
+        """
+        whose = "with clusters of these sizes"
+        return worst_case_error(score, self.macro, doubted(self.macro, whose))
+
+    @property
+    def family(self) -> str:
+        """The clusterings that these bounds are over, in words."""
+        listed = ", ".join(f"{size:,}" for size in self.cluster_sizes[:8])
+        return f"clusters of {listed}{', ...' if len(self.cluster_sizes) > 8 else ''} points"
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class BoundResult:
@@ -83,8 +132,9 @@ class BoundResult:
         Upper bound of each point's silhouette.
     sized : SizedBounds or None
         Bounds for fixed cluster sizes, if these were given.
-    certified : bool
-        Whether all of these hold in exact arithmetic.
+    certified_for : "points", "distances" or None
+        What all of these hold for in exact arithmetic: the points as given, the distances as they
+        are, or not certified.
     plan : Plan
         How the job was cut.
     """
@@ -95,9 +145,14 @@ class BoundResult:
     n_clusters: int | None
     samples: Vector
     sized: SizedBounds | None
-    certified: bool
+    certified_for: str | None
     plan: Plan
     _curve: Vector = field(compare=False)
+
+    @property
+    def certified(self) -> bool:
+        """Whether all of these hold in exact arithmetic."""
+        return self.certified_for is not None
 
     @property
     def asw(self) -> Any:
@@ -145,23 +200,21 @@ class BoundResult:
         whose = f"in the same metric ({self.metric}), and with no cluster smaller than asked for"
         if self.n_clusters is not None:
             whose += f", in {self.n_clusters} clusters"
-        return worst_case_error(asw, bound, whose)
+        return worst_case_error(asw, bound, doubted(bound, whose))
 
     def __repr__(self) -> str:
         lines = [f"Silhouette upper bound of {self.n:,} points ({self.metric} distance)"]
-        clusters = "clusters" if self.n_clusters is None else f"{self.n_clusters:,} clusters"
         lines += [
-            f"  {clusters} of {m:,} or more points: average silhouette width <= {self.at(m):.6f}"
+            f"  {family(m, self.n_clusters)}: average silhouette width <= {at_most(self.at(m))}"
             for m in np.ravel(self.min_cluster_size).tolist()
         ]
         if self.sized is not None:
-            listed = ", ".join(f"{size:,}" for size in self.sized.cluster_sizes[:5])
-            more = ", ..." if len(self.sized.cluster_sizes) > 5 else ""
             lines.append(
-                f"  clusters of {listed}{more} points: average silhouette width <= "
-                f"{self.sized.asw:.6f}, mean of cluster means <= {self.sized.macro:.6f}"
+                f"  {self.sized.family}: average silhouette width <= {at_most(self.sized.asw)}, "
+                f"mean of cluster means <= {at_most(self.sized.macro)}"
             )
         low, middle, high = np.quantile(self.samples.reshape(self.n, -1)[:, 0], [0, 0.5, 1])
-        lines.append(f"  single points: {low:.3f} to {high:.3f}, median {middle:.3f}")
+        lines.append(f"  single points: {low:.3f} to {at_most(high, 3)}, median {middle:.3f}")
+        lines += certificate(self.certified_for)
         lines.append("  .at(m) and .curve() bound larger smallest clusters, .wcre(score) rates one")
         return "\n".join(lines)

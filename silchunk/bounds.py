@@ -336,7 +336,7 @@ def silhouette_bounds(
             n_clusters=within.n_clusters,
             samples=reduced.samples[:, 0] if one else reduced.samples,
             sized=None if fixed is None else sized_bounds(reduced.table, fixed, certify),
-            certified=certify,
+            certified_for=job.certified_for,
             plan=job.plan,
             _curve=reduced.means,
         )

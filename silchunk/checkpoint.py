@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ import numpy as np
 from silchunk import journal, scan, storage
 from silchunk.disk import room_for
 from silchunk.distances import DistanceMatrix
-from silchunk.errors import ForeignStoreError, InputError, StaleStoreError
+from silchunk.errors import DamagedStoreError, ForeignStoreError, InputError, StaleStoreError
 from silchunk.inbox import Consume
 from silchunk.prepare import Arguments, Job
 from silchunk.provenance import code_digest, differences
@@ -47,8 +46,22 @@ class Checkpoint:
     folder: Path
     records: journal.Journal
 
-    def read(self, panel: int) -> Arrays | None:
-        """A finished panel's results, or None where they are not as they were written."""
+    def missing(self, n_panels: int) -> list[int]:
+        """The panels to compute: those that are not recorded, or not as they were written."""
+        return [panel for panel in range(n_panels) if self._content(panel) is None]
+
+    def read(self, panel: int) -> Arrays:
+        """A finished panel's results."""
+        content = self._content(panel)
+        if content is None:
+            raise DamagedStoreError(
+                f"{self._file(panel)} was changed while the job ran; its panel is computed anew "
+                "when the same is run again."
+            )
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return dict(arrays)
+
+    def _content(self, panel: int) -> bytes | None:
         record = self.records.panels.get(panel)
         if record is None:
             return None
@@ -57,11 +70,10 @@ class Checkpoint:
         except FileNotFoundError:
             content = b""
         store_id = self.records.store_id
-        if journal.checksum(store_id, "panel", panel, content) != record.crc32c:
-            log.warning("%s is damaged; its panel is computed again", self._file(panel))
-            return None
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            return dict(arrays)
+        if journal.checksum(store_id, "panel", panel, content) == record.crc32c:
+            return content
+        log.warning("%s is damaged; its panel is computed again", self._file(panel))
+        return None
 
     def write(self, panel: int, arrays: Mapping[str, Block]) -> None:
         """Keep a panel's results; on disk when this returns."""
@@ -157,20 +169,14 @@ def map_panels(
     if kept is None:
         job.map(task, consume, label, panels)
         return
-    missing = [i for i in range(len(panels)) if i not in kept.records.panels]
+    missing = kept.missing(len(panels))
     following = 0
 
     def catch_up(stop: int) -> None:
-        """Consume what is kept of the panels before ``stop``; what is damaged, anew."""
+        """Consume what is kept of the panels before ``stop``, in order."""
         nonlocal following
         while following < stop:
-            arrays = kept.read(following)
-            if arrays is None:
-                result = task(*panels[following])
-                kept.write(following, result.arrays())
-            else:
-                result = from_arrays(arrays)
-            consume(following, result)
+            consume(following, from_arrays(kept.read(following)))
             following += 1
 
     def keep(index: int, result: Any) -> None:
@@ -208,19 +214,10 @@ def _describe(job: Job, arguments: Arguments, task: Mapping[str, Any]) -> dict[s
 
 
 def _create(folder: Path, header: dict[str, Any]) -> None:
-    """Make an empty one under a temporary name, so that it appears whole or not at all."""
-    identity = uuid.uuid4().hex
-    temporary = folder.with_name(f".{folder.name}.{identity}.tmp")
     text = json.dumps(header)
-    try:
-        with room_for(folder, len(text)):
-            temporary.mkdir()
-            journal.create(temporary / JOURNAL, identity, text)
-        if os.path.lexists(folder):
-            raise ForeignStoreError(f"{folder} came into being meanwhile; it is left as it is.")
-        temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with storage.appearing_whole(folder) as temporary, room_for(folder, len(text)):
+        temporary.mkdir()
+        journal.create(temporary / JOURNAL, uuid.uuid4().hex, text)
 
 
 def _records(folder: Path) -> journal.Journal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from silchunk.errors import InputError
+from silchunk.errors import InputError, InputNotFoundError
 
 Sizes = int | Sequence[int]
 Vector = np.ndarray[Any, np.dtype[Any]]
@@ -107,7 +108,7 @@ def fixed_sizes(cluster_sizes: Any, labels: Any, n: int) -> FixedSizes:
     Parameters
     ----------
     cluster_sizes : sequence of int, or None
-    labels : sequence of n hashables, or None
+    labels : sequence of n hashables, or the path of a .npy file of them, or None
     n : int
 
     Raises
@@ -140,7 +141,8 @@ def _checked_list(cluster_sizes: Any, n: int) -> list[int]:
         if not _is_integer(size):
             raise InputError(f"cluster_sizes takes integers; got {size!r}.")
         if size < 1:
-            raise InputError(f"no cluster can have {size} points; cluster_sizes start at 1.")
+            hint = " Are these labels? Pass them as labels=." if len(values) == n else ""
+            raise InputError(f"no cluster can have {size} points; cluster_sizes start at 1.{hint}")
     if len(values) < 2:
         raise InputError(
             f"cluster_sizes has {len(values)} size; a silhouette needs two clusters at least."
@@ -153,7 +155,7 @@ def _checked_list(cluster_sizes: Any, n: int) -> list[int]:
 
 def _sizes_of(labels: Any, n: int) -> list[int]:
     try:
-        values = np.asarray(labels)
+        values = np.asarray(_loaded(labels) if isinstance(labels, (str, os.PathLike)) else labels)
     except ValueError as error:
         raise InputError(f"labels cannot be read as one label for each point: {error}") from error
     if values.shape != (n,):
@@ -161,15 +163,32 @@ def _sizes_of(labels: Any, n: int) -> list[int]:
             f"labels must have one entry for each of the {n:,} points; their shape is "
             f"{values.shape}."
         )
-    if values.dtype.kind == "f" and np.isnan(values).any():
-        raise InputError("labels have NaN, which tells nothing of its cluster; give each a label.")
+    listed = values.tolist()
+    if any(label is None or label != label for label in listed):
+        raise InputError(
+            "labels have None or NaN, which tells nothing of a point's cluster; give it a label."
+        )
     try:  # labels may be anything that can be told apart, and need not have an order
-        sizes = list(Counter(values.tolist()).values())
+        sizes = list(Counter(listed).values())
     except TypeError as error:
         raise InputError(f"labels must be hashable: {error}.") from error
     if len(sizes) < 2:
         raise InputError("labels name one cluster only; a silhouette needs two at least.")
     return sizes
+
+
+def _loaded(path: str | os.PathLike[str]) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except FileNotFoundError as error:
+        raise InputNotFoundError(f"labels: there is no file {os.fspath(path)!r}.") from error
+    except ValueError as error:
+        hint = ""
+        if "pickle" in str(error):
+            hint = " It holds Python objects: save them as labels.astype(str)."
+        raise InputError(
+            f"labels: {os.fspath(path)!r} is not a readable .npy file: {error}{hint}"
+        ) from error
 
 
 def checked_method(method: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from silchunk.bounds import silhouette_bounds
+from silchunk.rounding import at_most
 
 # Name, what a row is, and the number of classes its authors distinguish.
 DATA_SETS = (
@@ -80,21 +81,25 @@ def show(rows: list[Row]) -> None:
             f"{row.n:,} x {row.n_features}",
             f"{row.n_clusters} (>= {row.smallest_cluster})",
             f"{row.asw:.3f}",
-            f"{row.upper_bound:.3f}",
-            f"{row.upper_bound_smallest:.3f}",
+            at_most(row.upper_bound, 3),
+            at_most(row.upper_bound_smallest, 3),
             f"{100 * (1 - row.wcre):.0f}%",
         )
     # A pipe or a log has no width of its own; wide enough is better than wrapped.
     console = Console(width=None if Console().is_terminal else 100)
     console.print(table)
-    console.print("* with no cluster smaller than the smallest one found\n", highlight=False)
+    console.print(
+        "* with no cluster smaller than the smallest one found; features have variance 1\n",
+        highlight=False,
+    )
     best = max(rows, key=lambda row: 1 - row.wcre)
+    bound, bound_smallest = at_most(best.upper_bound, 3), at_most(best.upper_bound_smallest, 3)
     console.print(
         f"The silhouette runs from -1 to 1, but no data set allows all of it. On {best.name}, "
         f"k-means with {best.n_clusters} clusters scores {best.asw:.3f}. That looks middling until "
         f"one knows that no clustering of these {best.n:,} {best.what} whatsoever scores above "
-        f"{best.upper_bound:.3f}, and none whose clusters all have {best.smallest_cluster} or more "
-        f"scores above {best.upper_bound_smallest:.3f}: k-means reached "
+        f"{bound}, and none whose clusters all have {best.smallest_cluster} or more "
+        f"scores above {bound_smallest}: k-means reached "
         f"{100 * (1 - best.wcre):.0f}% of what is possible at most.",
         highlight=False,
     )

@@ -218,8 +218,8 @@ def map_panels(
             where.client.run(buffers.drop, on_error="ignore")
     if inbox.done < len(panels):
         raise StoppedError(
-            f"stopped as asked after {inbox.done:,} of {len(panels):,} panels that were to do; "
-            "what is done is kept. Run the same again to go on."
+            f"stopped as asked after {inbox.done:,} of {len(panels):,} panels of this step; what "
+            "has been recorded is kept. Run the same again to go on."
         )
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import warnings
+from pathlib import Path
+
 
 class SilchunkError(Exception):
     """Base of every error raised on purpose."""
@@ -73,3 +78,14 @@ class LooksPrecomputedWarning(SilchunkWarning):
 
 class SlowMetricWarning(SilchunkWarning):
     """A metric that runs serially in Python; the message names what is faster."""
+
+
+def warn(message: str, category: type[SilchunkWarning] = SilchunkWarning) -> None:
+    """Issue a warning that points at the line of the caller's, outside this package."""
+    level = 1
+    own = (str(Path(__file__).parent), contextlib.__file__)
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(own):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)

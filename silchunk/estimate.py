@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from silchunk.blas import one_blas_thread
-from silchunk.bound_jobs import FEW_SIZES, prepared_job
+from silchunk.bound_jobs import prepared_job, whole_curve_pays
 from silchunk.constraints import Sizes, size_range
 from silchunk.engine import Scheduler
 from silchunk.metric_kinds import PairwiseMetric
@@ -67,7 +67,7 @@ def estimate_bounds(
 
     def wanted_of(n: int) -> Wanted:
         within = size_range(min_cluster_size, None, n)
-        return Wanted(within, curve=len(within.smallest) > FEW_SIZES)
+        return Wanted(within, curve=whole_curve_pays(len(within.smallest)))
 
     with prepared_job(X, arguments, wanted_of) as (job, wanted, _):
         reduce_rows = ReduceRows(job.panels, wanted)

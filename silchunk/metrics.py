@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import difflib
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from silchunk.errors import InputError, SlowMetricWarning
+from silchunk.errors import InputError, SlowMetricWarning, warn
 from silchunk.kernels import distance as kernel
 from silchunk.metric_kinds import (
     SCIPY_METRICS,
@@ -204,12 +203,11 @@ def check_callable(
         With the first pair that it fails on.
     """
     name = canonical_name(metric)
-    warnings.warn(
+    warn(
         f"the callable metric {name!r} runs serially in Python for every pair of "
         f"{points.shape[0]:,} points, whatever the number of threads. A metric given by name is "
         f"far faster; {', '.join(CORE_METRICS)} are the fastest.",
         SlowMetricWarning,
-        stacklevel=2,
     )
     pairs = np.random.default_rng(0).integers(points.shape[0], size=(CALLABLE_PAIRS, 2))
 

@@ -6,7 +6,6 @@ the same keywords and refuse the same mistakes.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import numpy as np
 from silchunk import engine, metric_kinds, metrics, plan, precomputed, scan
 from silchunk.distances import DistanceMatrix, find_store
 from silchunk.engine import Scheduler
-from silchunk.errors import InputError, SilchunkWarning
+from silchunk.errors import InputError, warn
 from silchunk.inbox import Consume
 from silchunk.panels import FromPoints, MatrixPanels, PanelSource, PointPanels
 from silchunk.points import as_rows
@@ -75,6 +74,7 @@ class Job:
     # Largest relative error of the distances: of stored ones, of computed ones where they are to be
     # certified.
     relative_error: float
+    certified_for: str | None  # "points" or "distances", where bounds are to be certified
     table: RowTable
 
     @property
@@ -196,7 +196,7 @@ def prepared(
             arguments.progress,
             kept.metric if kept else name,
             source,
-            _distance_error(panels, arguments, name),
+            *_certificate(panels, arguments, name),
             RowTable(needs.table_columns, None if table_in_memory else scratch / "table.npy", n),
         )
 
@@ -231,21 +231,22 @@ def _panel_dtype(arguments: Arguments, source: RowSource, name: str) -> np.dtype
     return single if wanted == single else double
 
 
-def _distance_error(panels: PanelSource, arguments: Arguments, name: str) -> float:
-    """Largest relative error of the distances that is to be accounted for."""
-    if not arguments.certify or not isinstance(panels, FromPoints):
-        return panels.relative_error
+def _certificate(panels: PanelSource, arguments: Arguments, name: str) -> tuple[float, str | None]:
+    """Largest relative error of the distances that is to be accounted for, and what bounds then
+    hold for."""
+    if not arguments.certify:
+        return panels.relative_error, None
+    if not isinstance(panels, FromPoints):
+        return panels.relative_error, "distances"
     proven = panels.metric.relative_error
     if proven is None:
-        warnings.warn(
+        warn(
             f"the rounding error of {name} distances is not proven: certify=True holds for the "
             "distances as computed, not for the points. It does for euclidean, sqeuclidean, "
-            "manhattan, chebyshev and nan_euclidean.",
-            SilchunkWarning,
-            stacklevel=3,
+            "manhattan, chebyshev and nan_euclidean."
         )
-        return panels.relative_error
-    return proven
+        return panels.relative_error, "distances"
+    return proven, "points"
 
 
 def _extra_runtime(name: str) -> int:
@@ -280,10 +281,8 @@ def _point_panels(
     )
     if isinstance(metric, metric_kinds.PairwiseMetric):
         if metric.boolean and source.dtype.kind != "b":
-            warnings.warn(
-                f"metric {name!r} compares booleans: every value of X other than 0 counts as True.",
-                SilchunkWarning,
-                stacklevel=2,
+            warn(
+                f"metric {name!r} compares booleans: every value of X other than 0 counts as True."
             )
         if callable(arguments.metric):
             metrics.check_callable(arguments.metric, params, source)

@@ -66,7 +66,7 @@ class Wanted:
         split = np.empty((min(step, len(rows)) if splits else 0, n), rows.dtype)
         tried = failed = first = 0
         while first < len(rows):
-            last = min(len(rows), first + (step if tried or not splits else TRIED_ROWS))
+            last = min(len(rows), first + (step if tried or not splits else min(step, TRIED_ROWS)))
             # Rows of one leaf are alike: where most of the first were split in vain, the others are
             # sorted whole at once.
             splits = splits and 2 * failed <= tried

@@ -7,6 +7,7 @@ error of q; it is taken off q, so that what is left of the bound's distance to 1
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 import numpy as np
@@ -58,3 +59,8 @@ def certified(bounds: Vector, n: int, relative_error: float, mean_of: int = 0) -
     if mean_of:
         raised = raised * (1.0 + mean_error(mean_of)) + UNIT_ROUNDOFF
     return np.minimum(np.nextafter(np.nextafter(raised, 2.0), 2.0), 1.0)
+
+
+def at_most(bound: float, digits: int = 6) -> str:
+    """A bound in decimals, rounded up: to nearest, what is printed could be below it."""
+    return str(Decimal(bound).quantize(Decimal(1).scaleb(-digits), ROUND_CEILING))

@@ -9,11 +9,12 @@ import numpy as np
 
 from silchunk import confidence as limits
 from silchunk.bound_jobs import Path, bound_job
-from silchunk.bound_result import worst_case_error
+from silchunk.bound_result import certificate, family, worst_case_error
 from silchunk.constraints import Sizes, size_range
 from silchunk.errors import InputError
 from silchunk.prepare import Arguments
 from silchunk.reduction import Wanted
+from silchunk.rounding import at_most
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
@@ -38,8 +39,8 @@ class SampledBound:
     metric : str
     min_cluster_size : int or tuple of int
     n_clusters : int or None
-    certified : bool
-        Whether the sampled points' bounds hold in exact arithmetic.
+    certified_for : "points", "distances" or None
+        What the sampled points' bounds hold for in exact arithmetic; see `BoundResult`.
     """
 
     estimate: Any
@@ -51,7 +52,12 @@ class SampledBound:
     metric: str
     min_cluster_size: int | tuple[int, ...]
     n_clusters: int | None
-    certified: bool
+    certified_for: str | None
+
+    @property
+    def certified(self) -> bool:
+        """Whether the sampled points' bounds hold in exact arithmetic."""
+        return self.certified_for is not None
 
     def wcre(self, asw: float) -> float:
         """Worst-case relative error of a clustering that scored ``asw``: ``(limit - asw) / limit``
@@ -62,15 +68,21 @@ class SampledBound:
         InputError
             If ``asw`` is no silhouette, or above the limit.
         """
-        whose = f"in the same metric ({self.metric}), and with no cluster smaller than asked for"
-        return worst_case_error(asw, float(np.ravel(self.upper_limit)[0]), whose)
+        limit = float(np.ravel(self.upper_limit)[0])
+        whose = family(int(np.ravel(self.min_cluster_size)[0]), self.n_clusters)
+        return worst_case_error(
+            asw,
+            limit,
+            f"limit {limit:.6g}, below which the bound is with confidence {self.confidence:g}: "
+            f"that is very unlikely if it was computed on the same points, in the same metric "
+            f"({self.metric}), for {whose}.",
+        )
 
     def __repr__(self) -> str:
         lines = [
             f"Silhouette upper bound of {self.n:,} points ({self.metric} distance), from "
             f"{self.sample_size:,} of them"
         ]
-        clusters = "clusters" if self.n_clusters is None else f"{self.n_clusters:,} clusters"
         for m, estimate, error, limit in zip(
             np.ravel(self.min_cluster_size),
             np.ravel(self.estimate),
@@ -79,10 +91,10 @@ class SampledBound:
             strict=True,
         ):
             lines.append(
-                f"  {clusters} of {m:,} or more points: about {estimate:.6f} (standard error "
-                f"{error:.6f}), with confidence {self.confidence:g} <= {limit:.6f}"
+                f"  {family(int(m), self.n_clusters)}: about {estimate:.6f} (standard error "
+                f"{error:.6f}), with confidence {self.confidence:g} <= {at_most(limit)}"
             )
-        return "\n".join(lines)
+        return "\n".join(lines + certificate(self.certified_for))
 
 
 def draw_rows(sample_size: Any, random_state: Any, n: int) -> Vector:
@@ -166,5 +178,5 @@ def sampled_bound(
             metric=job.metric_name,
             min_cluster_size=within.smallest[0] if one else within.smallest,
             n_clusters=within.n_clusters,
-            certified=arguments.certify,
+            certified_for=job.certified_for,
         )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from silchunk import engine
-from silchunk.errors import InputError, LooksPrecomputedWarning
+from silchunk.errors import InputError, LooksPrecomputedWarning, warn
 from silchunk.metric_kinds import Frame
 from silchunk.plan import ranges
 from silchunk.rows import Block, RowSource, float_dtype
@@ -191,11 +190,10 @@ def warn_if_square(points: RowSource, name: str) -> None:
     corner = points.rows(0, side)[:, :side]
     hollow = not np.diagonal(corner).any()
     if hollow and (corner >= 0).all() and np.allclose(corner, corner.T):
-        warnings.warn(
+        warn(
             f"{name} is square, symmetric and has a zero diagonal, like a distance matrix, but it "
             f'is taken as {n} points with {d} features. Did you mean metric="precomputed"?',
             LooksPrecomputedWarning,
-            stacklevel=2,
         )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from silchunk.errors import StoppedError
+
 log = logging.getLogger("silchunk")
 
 # Set by a signal while `stop_on_signals` is in force: no further task begins.
@@ -20,7 +22,12 @@ def stop_on_signals() -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGUSR1 end a job between panels rather than in one.
 
     The first signal stops further tasks and lets those under way end; a second SIGINT interrupts
-    as usual. For main programs: it changes the process's signal handlers while it is in force.
+    them as well. For main programs: it changes the process's signal handlers while it is in force.
+
+    Raises
+    ------
+    StoppedError
+        If it was interrupted.
     """
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
     before = {number: signal.getsignal(number) for number in signals}
@@ -34,6 +41,10 @@ def stop_on_signals() -> Iterator[None]:
         signal.signal(number, stop)
     try:
         yield
+    except KeyboardInterrupt as error:
+        raise StoppedError(
+            "interrupted; what has been recorded is kept. Run the same again to go on."
+        ) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

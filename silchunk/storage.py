@@ -272,17 +272,23 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def create_store(path: Path, header: Mapping[str, Any], layout: Layout) -> journal.Journal:
-    """Make an empty store: under a temporary name first, so that it appears whole or not at all."""
+    """Make an empty store."""
+    with appearing_whole(path) as temporary, room_for(path, 0):
+        _create(temporary, header, layout)
+    return read_journal(path)
+
+
+@contextmanager
+def appearing_whole(path: Path) -> Iterator[Path]:
+    """A temporary name for a folder that is to appear at ``path`` whole or not at all."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        with room_for(path, 0):
-            _create(temporary, header, layout)
+        yield temporary
         if os.path.lexists(path):
             raise ForeignStoreError(f"{path} came into being meanwhile; it is left as it is.")
         temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return read_journal(path)
 
 
 def _create(path: Path, header: Mapping[str, Any], layout: Layout) -> None:

@@ -16,6 +16,8 @@ from silchunk.rows import Block
 
 # Points that a row's first edges are taken from, in as many blocks at equal distances.
 EDGE_BLOCKS, EDGE_ROWS = 8, 512
+# Columns that rows of the buffer are longer: whole pages apart, they would all compete for the same
+# lines of the cache.
 PADDING = 16
 
 
@@ -111,8 +113,7 @@ class StreamRows:
         smallest = np.array(within.smallest, np.int64)
         largest = np.array([within.largest(m, n) for m in within.smallest], np.int64)
         rows = [
-            _Row(n, kernel.first_edges(sample), smallest, largest)
-            for sample in self._sample(own, picked)
+            _Row(n, kernel.first_edges(sample), smallest, largest) for sample in self._sample(own)
         ]
         while True:
             left = [i for i, row in enumerate(rows) if not row.done]
@@ -139,7 +140,7 @@ class StreamRows:
                 )
         return np.concatenate(own)
 
-    def _sample(self, own: Block, picked: Block) -> Block:
+    def _sample(self, own: Block) -> Block:
         """Sorted distances from each row to some of the points (r, EDGE_BLOCKS · EDGE_ROWS)."""
         n, points = self.panels.n, self.panels.points
         padded = len(own) + -len(own) % LEAF_ROWS
@@ -170,7 +171,6 @@ class StreamRows:
         ready = self._ready(own)
         ready = ready if leaves is None else [ready[leaf] for leaf in leaves]
         scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
-        # Rows that are whole pages apart would all compete for the same lines of the cache.
         padded = len(own) + -len(own) % LEAF_ROWS
         buffer = np.empty((padded, STREAM_COLUMNS + PADDING), self.panels.dtype)
         metric, points = self.panels.metric, self.panels.points

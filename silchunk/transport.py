@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 Vector = np.ndarray[Any, np.dtype[np.float64]]
 Counts = np.ndarray[Any, np.dtype[np.int64]]
 
-# `exact_multipliers` takes less than 0.2 s up to here, whatever the table; it grows like n³.
+# `exact_multipliers` takes a moment up to here, whatever the table; it grows like n³.
 EXACT_POINTS = 700
 
 # Temperatures, chosen by the evaluations they take over many kinds of tables.
 HOTTEST = 1 / 32  # of the largest weight
-HOTTEST_OF_GAP = 1 / 4  # of the gap at the start, so that a good start is not given up
+HOTTEST_OF_GAP = 1 / 4  # of the gap at zero multipliers, so that an easy table is not heated up
 COOLING = 1 / 4
 COLDEST = 1e-14  # of the hottest: multipliers have no more digits
 # A stage has done its work once the gap is due to its temperature, and once even the smallest
@@ -193,7 +193,6 @@ def smallest_dual(
     weights: Vector,
     *,
     gap: float,
-    start: Vector | None = None,
     max_evaluations: int = 300,
 ) -> Multipliers:
     """Multipliers at which D is within ``gap`` of its smallest, for tables of any length.
@@ -206,9 +205,6 @@ def smallest_dual(
     weights : (J,) float64, > 0
     gap : float ≥ 0
         Where to stop, on the scale of the bound.
-    start : (J,) float64, optional
-        Multipliers of a similar problem; they take fewer evaluations. The bound is not above D
-        at them, by default at 0.
     max_evaluations : int ≥ 1
         Where to stop at the latest.
 
@@ -220,31 +216,25 @@ def smallest_dual(
     Raises
     ------
     InputError
-        If weights, start and capacities do not fit each other or the rows evaluated.
+        If weights and capacities do not fit each other or the rows evaluated.
 
     Notes
     -----
     Trust-region Newton steps at falling temperatures, each stage starting from the multipliers
-    extrapolated from the last two. Typically 10 to 80 evaluations for a gap of 1e-6, O(J³) each
-    besides ``evaluate``.
+    extrapolated from the last two. Each evaluation takes O(J³) besides ``evaluate``.
     """
     _check(capacities, weights, len(capacities))
-    origin = np.zeros(len(capacities)) if start is None else np.asarray(start, np.float64)
-    if origin.shape != capacities.shape:
-        raise InputError(f"start has shape {origin.shape}, capacities have {capacities.shape}")
     if max_evaluations < 1:
         raise InputError(f"max_evaluations is {max_evaluations}, must be at least 1")
-    # Where λ_j is above the least multiplier by more than w_j, no row is for class j; down to there
-    # D only falls.
-    origin = np.minimum(origin - origin.min(), weights)
     search = _Search(evaluate, capacities, gap, max_evaluations)
     with suppress(_EndedError):
-        _cool(search, _centred(origin, capacities), HOTTEST * float(weights.max()))
+        _cool(search, HOTTEST * float(weights.max()))
     return search.result()
 
 
-def _cool(search: _Search, multipliers: Vector, hottest: float) -> None:
+def _cool(search: _Search, hottest: float) -> None:
     """Minimise at falling temperatures until the search ends."""
+    multipliers = np.zeros(len(search.capacities))
     start = search(multipliers, 0.0)
     temperature = min(hottest, HOTTEST_OF_GAP * start.gap(multipliers, search.capacities))
     previous = None

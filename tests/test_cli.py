@@ -72,7 +72,7 @@ def test_parameters_of_metrics(source):
 
 
 def test_remedies_are_options(source):
-    over = run("bound", source, "--memory", "1MiB", code=OVER_BUDGET).stderr
+    over = run("bound", source, "--memory", "233MiB", code=OVER_BUDGET).stderr
     assert "Raise --memory to" in over
     assert "--dtype float32" in over
     run("distances", source, "d.zarr")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -28,6 +29,11 @@ def source(tmp_path, monkeypatch):
     return "x.npy"
 
 
+def up(bound):
+    """Six decimals, rounded up."""
+    return f"{math.ceil(bound * 1e6) / 1e6:.6f}"
+
+
 def run(*arguments, code=0):
     result = runner.invoke(app, ["bound", *(str(a) for a in arguments)])
     assert result.exit_code == code, result.output
@@ -37,8 +43,8 @@ def run(*arguments, code=0):
 def test_a_number_of_clusters(source):
     result = run(source, "-k", 4, "-m", 1, "-m", 5)
     bounds = silchunk.silhouette_bounds(X, n_clusters=4)
-    assert f"4 clusters: average silhouette width <= {bounds.at(1):.6f}" in result.stdout
-    assert f"4 clusters of 5 or more points: average silhouette width <= {bounds.at(5):.6f}" in (
+    assert f"4 clusters: average silhouette width <= {up(bounds.at(1))}\n" in result.stdout
+    assert f"4 clusters of 5 or more points: average silhouette width <= {up(bounds.at(5))}\n" in (
         result.stdout
     )
     assert json.loads(run(source, "-k", 4, "--json").stdout)["n_clusters"] == 4
@@ -50,10 +56,10 @@ def test_a_number_of_clusters(source):
 def test_given_sizes(source, how):
     sized = silchunk.silhouette_bounds(X, cluster_sizes=[70, 40, 10]).sized
     result = run(source, *how, "--asw", 0.1)
-    assert f"clusters of 70, 40, 10 points: average silhouette width <= {sized.asw:.6f}, " in (
+    assert f"clusters of 70, 40, 10 points: average silhouette width <= {up(sized.asw)}, " in (
         result.stdout
     )
-    assert f"mean of cluster means <= {sized.macro:.6f}" in result.stdout
+    assert f"mean of cluster means <= {up(sized.macro)}\n" in result.stdout
     assert f"reaches {100 * 0.1 / sized.asw:.1f}% of that" in result.stdout
     facts = json.loads(run(source, *how, "--json").stdout)["cluster_sizes"]
     assert facts["asw"] == sized.asw
@@ -67,13 +73,13 @@ def test_a_sample(source):
     )
     result = run(source, *options, "--asw", 0.2)
     assert "120 points, euclidean distance, 50 of them sampled" in result.stdout
-    assert f"any clustering: average silhouette width <= {sampled.upper_limit[0]:.6f} with " in (
+    assert f"any clustering: average silhouette width <= {up(sampled.upper_limit[0])} with " in (
         result.stdout
     )
     assert f"about {sampled.estimate[1]:.6f}, standard error" in result.stdout
     facts = json.loads(run(source, *options, "--json").stdout)
     assert [entry["upper_limit"] for entry in facts["bounds"]] == sampled.upper_limit.tolist()
-    assert "above the upper bound" in run(source, *options, "--asw", 0.99, code=BAD_INPUT).stderr
+    assert "above the upper limit" in run(source, *options, "--asw", 0.99, code=BAD_INPUT).stderr
 
 
 def test_certified(source):
@@ -81,7 +87,9 @@ def test_certified(source):
     facts = json.loads(run(source, "--json", "--certify").stdout)
     assert facts["certified"]
     assert facts["bounds"][0]["upper_bound"] > plain
-    assert "rounded outward" in run(source, "--certify").stdout
+    said = run(source, "--certify").stdout
+    assert f"<= {up(facts['bounds'][0]['upper_bound'])}\n" in said
+    assert "rounded outward, bounds in exact arithmetic for the points as given" in said
 
 
 @pytest.mark.parametrize(
@@ -97,7 +105,8 @@ def test_certified(source):
         (("--sample-size", 9, "--curve", "c.csv"), "leave out --curve"),
         (("--sample-size", 9, "--confidence", 2), "confidence must be between 0 and 1"),
         (("--sample-size", 9, "--checkpoint", "ck"), "needs --random-state"),
-        (("--random-state", 9), "--random-state goes with --sample-size"),
+        (("--confidence", 0.9), "--random-state and --confidence go with --sample-size"),
+        (("--random-state", 9), "--random-state and --confidence go with --sample-size"),
         (("--certify", "--dtype", "float32"), "--certify works in float64"),
     ],
 )

@@ -205,7 +205,7 @@ def same(one, other):
 def test_budget_and_threads_do_not_change_a_bit():
     whole = silhouette_bounds(X)
     plans = set()
-    for memory in ("227MiB", "232MiB", "4GiB"):
+    for memory in ("235MiB", "240MiB", "4GiB"):
         for workers in (1, 2, 3):
             with dask.config.set(num_workers=workers):
                 result = silhouette_bounds(X, memory=memory)

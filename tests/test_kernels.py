@@ -92,6 +92,27 @@ def test_rows_sorted_in_part_equal_rows_sorted_whole(kind, n, n_clusters, dtype,
     np.testing.assert_allclose(total, bounds.sum(axis=0), rtol=1e-13)
 
 
+@pytest.mark.parametrize("fitting", [0.5, 1, 3, 7])
+@pytest.mark.parametrize("curve", [False, True])
+def test_rows_of_which_few_fit_into_the_cache(fitting, curve, split_from_four, monkeypatch):
+    D = rows_of("gaussian", 20, 700, np.float64, 0)
+    wanted = reduction.Wanted(SizeRange((1, 4), 2), curve=curve)
+    results = []
+    for cached in (reduction.CACHED_BYTES, int(fitting * D[0].nbytes)):
+        monkeypatch.setattr(reduction, "CACHED_BYTES", cached)
+        bounds, total = np.empty((20, 2)), np.zeros(350 * curve)
+        wanted.reduce(D.copy(), bounds, np.empty((20, 0)), total)
+        results.append((bounds, total))
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+
+
+def test_what_is_below_needs_room():
+    D = rows_of("gaussian", 20, 700, np.float64, 0)
+    with pytest.raises(ValueError, match="values has shape"):
+        nearest.split(D, 0.5, np.empty((3, 700)))
+
+
 def test_most_rows_are_sorted_in_part():
     """The path that is meant to be fast is taken, and left where it does not pay."""
     whole = {}

@@ -85,7 +85,7 @@ print(json.dumps([peak, max(p.peak_bytes for p in planned), planned[0].budget_by
         ("build", "long.npy", "512MiB", {"dtype": "float64", "keep_bits": 10}),
         ("build", "small.npy", "512MiB", {"metric": "canberra"}),
         ("build", "long.zarr", "320MiB", {"metric": "manhattan"}),
-        ("import", "matrix.npy", "300MiB", {}),
+        ("import", "matrix.npy", "280MiB", {}),
         ("bound", "d.zarr", "300MiB", {}),
     ],
 )

@@ -256,7 +256,8 @@ def test_several_sizes_and_numbers_of_clusters(sampled_values):
                 assert of.shape == (len(sizes),)
             assert (np.diff(found.estimate) <= 0).all()
         for m in np.ravel(sizes):
-            assert f"of {m} or more points: about" in repr(found)
+            whose = "any clustering" if m == 1 else f"of {m} or more points"
+            assert f"{whose}: about" in repr(found)
     with pytest.raises(InputError, match="from 1 to n/5 = 60 .*; got 61"):
         silhouette_upper_bound(X, sample_size=9, n_clusters=5, min_cluster_size=61)
 
@@ -426,8 +427,9 @@ def test_results_explain_themselves():
     found = silhouette_upper_bound(X, sample_size=100, random_state=0, confidence=0.99)
     assert repr(found).splitlines() == [
         "Silhouette upper bound of 1,200 points (euclidean distance), from 100 of them",
-        f"  clusters of 1 or more points: about {found.estimate:.6f} (standard error "
-        f"{found.standard_error:.6f}), with confidence 0.99 <= {found.upper_limit:.6f}",
+        f"  any clustering: about {found.estimate:.6f} (standard error "
+        f"{found.standard_error:.6f}), with confidence 0.99 <= "
+        f"{math.ceil(found.upper_limit * 1e6) / 1e6:.6f}",
     ]
     limit = found.upper_limit
     assert found.wcre(0.5) == pytest.approx((limit - 0.5) / limit)
@@ -438,7 +440,9 @@ def test_results_explain_themselves():
     first = several.upper_limit[0]
     assert several.wcre(0.25) == pytest.approx((first - 0.25) / first)
     assert "4 clusters of 300 or more points: about" in repr(several)
-    with pytest.raises(InputError, match="above the upper bound .* same metric .euclidean."):
+    with pytest.raises(
+        InputError, match="above the upper limit .* same metric .euclidean.*any clustering"
+    ):
         found.wcre(min(1.0, limit + 0.01))
     with pytest.raises(InputError, match=r"lies in \[-1, 1\]; got 2"):
         found.wcre(2)

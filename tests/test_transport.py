@@ -208,32 +208,6 @@ def test_a_search_that_is_stopped_says_how_far_it_came(problem, max_evaluations)
     assert result.bound <= min(seen) + rounding(best)
 
 
-@settings(max_examples=40, deadline=None)
-@given(problems(), st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 1.0, 1e6]))
-def test_any_start_will_do(problem, seed, scale):
-    table, weights, capacities = problem
-    start = np.random.default_rng(seed).normal(size=len(weights)) * scale * weights.max()
-    evaluate = evaluator(table, weights)
-    best = exact_multipliers(*problem).bound
-    gap = GAP * max(1.0, best)
-    first = smallest_dual(evaluate, capacities, weights, gap=0, start=start, max_evaluations=1)
-    at_start = block_terms(table, weights, start, 0.0).dual(start, capacities)
-    assert first.bound <= at_start + rounding(at_start) + 1e-14 * np.abs(start).max()
-    result = smallest_dual(evaluate, capacities, weights, gap=gap, start=start)
-    assert -rounding(best) <= result.bound - best <= result.gap + rounding(best)
-    assert result.gap <= gap
-
-
-def test_a_start_at_the_solution_needs_no_search():
-    table, weights, capacities = random_problem("uniform", "macro", 300, 5, 4)
-    evaluate = evaluator(table, weights)
-    from_nothing = smallest_dual(evaluate, capacities, weights, gap=GAP)
-    solution = from_nothing.values
-    again = smallest_dual(evaluate, capacities, weights, gap=GAP, start=solution + 1)
-    assert again.evaluations < from_nothing.evaluations
-    np.testing.assert_allclose(again.values @ capacities, 0, atol=1e-9)
-
-
 @pytest.mark.parametrize(
     "sizes", [(200, 201, 199), (1, 1, 598), (2, 3, 595), (30, 60, 110, 400), (*range(1, 30), 165)]
 )
@@ -305,10 +279,8 @@ def test_what_does_not_fit_is_refused(capacities, weights, message):
         smallest_dual(evaluator(table, weights), capacities, weights, gap=GAP)
 
 
-def test_bad_starts_and_limits_are_refused():
+def test_bad_limits_are_refused():
     table, weights, capacities = np.ones((6, 2)), np.ones(2), np.array([3, 3])
     evaluate = evaluator(table, weights)
-    with pytest.raises(InputError, match=r"start has shape \(3,\), capacities have \(2,\)"):
-        smallest_dual(evaluate, capacities, weights, gap=GAP, start=np.zeros(3))
     with pytest.raises(InputError, match="max_evaluations is 0, must be at least 1"):
         smallest_dual(evaluate, capacities, weights, gap=GAP, max_evaluations=0)

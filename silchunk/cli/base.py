@@ -19,7 +19,6 @@ from silchunk.errors import (
     DamagedStoreError,
     DiskFullError,
     InputError,
-    InputNotFoundError,
     OutputExistsError,
     OverBudgetError,
     SilchunkError,
@@ -33,6 +32,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 # Exit codes beyond 0 and typer's 2 for wrong usage, after sysexits.h where it has one.
@@ -143,25 +143,13 @@ def parsed_sizes(text: str | None) -> list[int] | None:
         ) from error
 
 
-def load_labels(path: Path) -> Any:
-    """Labels from a ``.npy`` file."""
-    import numpy as np
-
-    try:
-        return np.load(path, allow_pickle=False)
-    except FileNotFoundError as error:
-        raise InputNotFoundError(f"labels: there is no file {str(path)!r}.") from error
-    except ValueError as error:
-        raise InputError(f"labels: {str(path)!r} is not a readable .npy file: {error}") from error
-
-
 def _fail(message: str, code: int) -> None:
     typer.secho("silchunk: ", fg="red", bold=True, err=True, nl=False)
     typer.echo(in_command_line_words(message), err=True)
     # Threads of an interrupted job finish their panel in the background; nobody waits for them.
     sys.stdout.flush()
     sys.stderr.flush()
-    if code == STOPPED:
+    if code in (STOPPED, PAUSED):
         os._exit(code)
     raise typer.Exit(code)
 

@@ -21,7 +21,6 @@ from silchunk.cli.base import (
     SizeOption,
     Source,
     app,
-    load_labels,
     parsed_params,
     parsed_sizes,
     print_json,
@@ -79,16 +78,19 @@ def bound(
         int | None, typer.Option(help="Seed of the sample, for a result that can be repeated.")
     ] = None,
     confidence: Annotated[
-        float, typer.Option(help="Of the upper limit that comes with a sample.")
-    ] = 0.95,
+        float | None,
+        typer.Option(
+            help="Of the upper limit that comes with a sample. [default: 0.95]", show_default=False
+        ),
+    ] = None,
     certify: Annotated[
         bool, typer.Option("--certify", help="Round outward: bounds in exact arithmetic.")
     ] = False,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="Folder to record finished panels in: the same command goes on where it was cut "
-            "off.",
+            help="New folder to record finished panels in. A signal then ends the command between "
+            "panels, and the same command goes on where it was cut off.",
             show_default=False,
         ),
     ] = None,
@@ -129,7 +131,7 @@ def bound(
                 src,
                 sample_size=sample_size,
                 random_state=random_state,
-                confidence=confidence,
+                confidence=0.95 if confidence is None else confidence,
                 **options,
             )
         seconds = time.perf_counter() - began
@@ -140,13 +142,13 @@ def bound(
         if asw is not None:
             sampled.wcre(asw)  # refuses a score that cannot be
         return
-    if random_state is not None:
-        raise InputError("--random-state goes with --sample-size.")
+    if random_state is not None or confidence is not None:
+        raise InputError("--random-state and --confidence go with --sample-size.")
     with _ending_between_panels(checkpoint):
         result = silchunk.silhouette_bounds(
             src,
             cluster_sizes=parsed_sizes(cluster_sizes),
-            labels=None if labels is None else load_labels(labels),
+            labels=labels,
             **options,
         )
     seconds = time.perf_counter() - began

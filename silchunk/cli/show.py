@@ -16,13 +16,14 @@ def bound_facts(
     asw: float | None,
     seconds: float,
 ) -> dict[str, Any]:
+    """Bounds for programs."""
     sizes: Any = result.min_cluster_size
     return {
         "source": src,
         "n": result.n,
         "metric": result.metric,
         "n_clusters": result.n_clusters,
-        "certified": result.certified,
+        "certified": result.certified_for,
         "score": asw,
         "bounds": [
             {
@@ -45,25 +46,27 @@ def print_bound(
     asw: float | None,
     seconds: float,
 ) -> None:
+    """Bounds for people."""
+    from silchunk.bound_result import certificate, family
+    from silchunk.rounding import at_most
+
     typer.echo(f"{src}: {result.n:,} points, {result.metric} distance, {seconds:.1f} s")
     sizes: Any = result.min_cluster_size
     for m in sizes:
-        bound = result.at(m)
-        typer.echo(f"  {_whose(m, result.n_clusters)}: average silhouette width <= {bound:.6f}")
+        bound, whose = result.at(m), family(m, result.n_clusters)
+        typer.echo(f"  {whose}: average silhouette width <= {at_most(bound)}")
         if asw is not None:
             _rate(asw, bound)
     if result.sized is not None:
         sized = result.sized
-        shown = ", ".join(f"{size:,}" for size in sized.cluster_sizes[:8])
-        more = ", ..." if len(sized.cluster_sizes) > 8 else ""
         typer.echo(
-            f"  clusters of {shown}{more} points: average silhouette width <= {sized.asw:.6f}, "
-            f"mean of cluster means <= {sized.macro:.6f}"
+            f"  {sized.family}: average silhouette width <= {at_most(sized.asw)}, mean of cluster "
+            f"means <= {at_most(sized.macro)}"
         )
         if asw is not None:
             _rate(asw, sized.asw)
-    if result.certified:
-        typer.echo("  certified: rounded outward, these hold in exact arithmetic")
+    for line in certificate(result.certified_for):
+        typer.echo(line)
 
 
 def sampled_facts(
@@ -77,7 +80,7 @@ def sampled_facts(
         "n_clusters": result.n_clusters,
         "sample_size": result.sample_size,
         "confidence": result.confidence,
-        "certified": result.certified,
+        "certified": result.certified_for,
         "score": asw,
         "bounds": _entries(result),
         "seconds": seconds,
@@ -89,18 +92,23 @@ def print_sampled(
     src: str, result: silchunk.SampledBound, asw: float | None, seconds: float
 ) -> None:
     """A sampled bound for people."""
+    from silchunk.bound_result import certificate, family
+    from silchunk.rounding import at_most
+
     typer.echo(
         f"{src}: {result.n:,} points, {result.metric} distance, {result.sample_size:,} of them "
         f"sampled, {seconds:.1f} s"
     )
     for entry in _entries(result):
         typer.echo(
-            f"  {_whose(entry['min_cluster_size'], result.n_clusters)}: average silhouette width "
-            f"<= {entry['upper_limit']:.6f} with confidence {result.confidence:g} (the bound is "
-            f"about {entry['estimate']:.6f}, standard error {entry['standard_error']:.6f})"
+            f"  {family(entry['min_cluster_size'], result.n_clusters)}: average silhouette width "
+            f"<= {at_most(entry['upper_limit'])} with confidence {result.confidence:g} (the bound "
+            f"is about {entry['estimate']:.6f}, standard error {entry['standard_error']:.6f})"
         )
         if asw is not None:
             _rate(asw, entry["upper_limit"])
+    for line in certificate(result.certified_for):
+        typer.echo(line)
 
 
 def _entries(result: silchunk.SampledBound) -> list[dict[str, Any]]:
@@ -111,21 +119,17 @@ def _entries(result: silchunk.SampledBound) -> list[dict[str, Any]]:
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _whose(m: int, n_clusters: int | None) -> str:
-    if n_clusters is None:
-        return "any clustering" if m == 1 else f"clusters of {m:,} or more points"
-    return f"{n_clusters:,} clusters" + ("" if m == 1 else f" of {m:,} or more points")
-
-
 def _rate(asw: float, bound: float) -> None:
+    from silchunk.rounding import at_most
+
     if _above(asw, bound):
         typer.echo(f"    {asw:.6f} is above that: it cannot be the score of such a clustering")
-    else:
-        reached = asw / bound if bound > 0 else 1.0
-        typer.echo(
-            f"    {asw:.6f} reaches {100 * min(1.0, reached):.1f}% of that; no "
-            f"clustering of this kind is better by more than {max(0.0, bound - asw):.6f}"
-        )
+        return
+    reached = min(1.0, asw / bound) if bound > 0 else 1.0
+    typer.echo(
+        f"    {asw:.6f} reaches {100 * reached:.1f}% of that; no clustering of this kind is better "
+        f"by more than {at_most(max(0.0, bound - asw))}"
+    )
 
 
 def _above(asw: float, bound: float) -> bool:

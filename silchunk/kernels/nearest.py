@@ -25,6 +25,8 @@ def split(rows: Block, share: float, values: Block) -> SortedRows:
     rows : (r, n) float32 or float64, C-contiguous, unsorted, all ≥ 0
     values : (r, n), where to put what is below
     """
+    if values.shape != rows.shape:  # the loops below write to where they are told
+        raise ValueError(f"values has shape {values.shape}, rows {rows.shape}")
     sample = rows[:, :: max(1, rows.shape[1] // SAMPLE)].copy()
     rank = int(share * sample.shape[1])
     sample.partition(rank, axis=1)
