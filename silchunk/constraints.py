@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from silchunk.errors import InputError, InputNotFoundError
+from silchunk.errors import InputError
+from silchunk.labels import read_labels
 
 Sizes = int | Sequence[int]
 Vector = np.ndarray[Any, np.dtype[Any]]
@@ -154,41 +153,10 @@ def _checked_list(cluster_sizes: Any, n: int) -> list[int]:
 
 
 def _sizes_of(labels: Any, n: int) -> list[int]:
-    try:
-        values = np.asarray(_loaded(labels) if isinstance(labels, (str, os.PathLike)) else labels)
-    except ValueError as error:
-        raise InputError(f"labels cannot be read as one label for each point: {error}") from error
-    if values.shape != (n,):
-        raise InputError(
-            f"labels must have one entry for each of the {n:,} points; their shape is "
-            f"{values.shape}."
-        )
-    listed = values.tolist()
-    if any(label is None or label != label for label in listed):
-        raise InputError(
-            "labels have None or NaN, which tells nothing of a point's cluster; give it a label."
-        )
-    try:  # labels may be anything that can be told apart, and need not have an order
-        sizes = list(Counter(listed).values())
-    except TypeError as error:
-        raise InputError(f"labels must be hashable: {error}.") from error
+    sizes: list[int] = read_labels(labels, n, noise="cluster").sizes.tolist()
     if len(sizes) < 2:
         raise InputError("labels name one cluster only; a silhouette needs two at least.")
     return sizes
-
-
-def _loaded(path: str | os.PathLike[str]) -> Any:
-    try:
-        return np.load(path, allow_pickle=False)
-    except FileNotFoundError as error:
-        raise InputNotFoundError(f"labels: there is no file {os.fspath(path)!r}.") from error
-    except ValueError as error:
-        hint = ""
-        if "pickle" in str(error):
-            hint = " It holds Python objects: save them as labels.astype(str)."
-        raise InputError(
-            f"labels: {os.fspath(path)!r} is not a readable .npy file: {error}{hint}"
-        ) from error
 
 
 def checked_method(method: str) -> str:

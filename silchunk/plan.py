@@ -116,6 +116,7 @@ def plan_panels(
     panel_copies: int = 1,
     panel_rows: int | None = None,
     sampled_rows: int | None = None,
+    clusters: int = 0,
     runtime_bytes: int = RUNTIME_BYTES,
 ) -> Plan:
     """Plan a job that reduces the rows of an n × n distance matrix, or some of them.
@@ -149,6 +150,9 @@ def plan_panels(
     sampled_rows : int, optional
         Number of rows, where they are a sample: computed from points, they are streamed over all
         points in blocks of columns, in memory that does not grow with n.
+    clusters : int
+        Number of clusters, where distances are reduced by cluster: those from points then tile by
+        tile, in panels of a fixed length.
     runtime_bytes : int
         Bytes of the process before any data.
     Raises
@@ -170,6 +174,14 @@ def plan_panels(
             distances = _round_up(rows, LEAF_ROWS) * STREAM_COLUMNS * itemsize
             distances += rows * HELD_VALUES * itemsize + 2 * HELD_VALUES * 8
             reduced = rows * BINS_BYTES
+        elif clusters and from_points:
+            # One tile; the block of points once more, sorted by cluster.
+            distances = LEAF_ROWS * TILE_COLUMNS * itemsize + read_rows * (width + 4) * 8
+            reduced = 2 * rows * clusters * 8 + outputs * n * 8
+        elif clusters:
+            # A few rows once more, sorted by cluster; the order.
+            distances = (rows + 2 * LEAF_ROWS) * n * itemsize
+            reduced = 2 * rows * clusters * 8 + 4 * n * 8
         else:
             distances = panel_copies * rows * n * itemsize
             reduced = 3 * outputs * n * 8 + 8 * n * 8
@@ -187,6 +199,8 @@ def plan_panels(
     preferred = max(PREFERRED_PANEL_ROWS, chunk_rows)
     if streamed:  # each batch of rows reads all points
         preferred = 2 * PREFERRED_PANEL_ROWS
+    if clusters and from_points:  # of one length, so that sums are in one order
+        panel_rows = PREFERRED_PANEL_ROWS
     sizes = [panel_rows or LEAF_ROWS]
     while panel_rows is None and sizes[-1] < min(LARGEST_PANEL_ROWS, preferred, n_rows):
         sizes.append(2 * sizes[-1])

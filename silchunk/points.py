@@ -53,7 +53,7 @@ def as_rows(X: Any, *, name: str = "X") -> RowSource:
     elif _is_dask(X):
         source = _lazy_dask(X, name)
     elif type(X).__module__.split(".")[0] == "zarr":
-        source = _open_zarr(X, name, f"the given {type(X).__name__}")
+        source = _open_zarr(X, name)
     else:
         source = _from_array_like(X, name)
     _check_numeric(source.dtype, name)
@@ -62,19 +62,30 @@ def as_rows(X: Any, *, name: str = "X") -> RowSource:
     return source
 
 
-def _open_path(path: str, name: str) -> RowSource:
+def open_array(path: str, name: str = "X") -> Any:
+    """The array at a path, of any shape: a ``.npy`` file, mapped, or a Zarr array.
+
+    Raises
+    ------
+    InputError
+        It holds no array that can be read.
+    InputTypeError
+        It is of a kind that cannot be read.
+    InputNotFoundError
+        There is nothing.
+    """
     if path.startswith("file://"):
         path = unquote(urlsplit(path).path)
     if "://" in path:
-        return _open_zarr(path, name, path)
+        return _zarr_array(path, name, path)
     if not os.path.exists(path):
         raise InputNotFoundError(f"{name}: there is no file or folder {path!r}.")
     if os.path.isdir(path):
-        return _open_zarr(path, name, path)
+        return _zarr_array(path, name, path)
     if path.endswith(".zip"):
         from zarr.storage import ZipStore
 
-        return _open_zarr(ZipStore(path, mode="r"), name, path)
+        return _zarr_array(ZipStore(path, mode="r"), name, path)
     if not path.endswith(".npy"):
         raise InputTypeError(
             f"{name}: {path!r} is of a kind that silchunk does not read; it reads .npy files and "
@@ -82,15 +93,30 @@ def _open_path(path: str, name: str) -> RowSource:
             'numpy.save("x.npy", numpy.loadtxt("x.csv", delimiter=",", skiprows=1)).'
         )
     try:
-        mapped = map_npy(path)
+        return map_npy(path)
     except ValueError as error:
-        reason = "it holds Python objects" if "pickle" in str(error) else error
+        reason = str(error)
+        if "pickle" in reason:
+            reason = "it holds Python objects; save labels as labels.astype(str), numbers as floats"
         raise InputError(f"{name}: {path!r} is not a readable .npy file: {reason}") from error
-    _check_two_dimensional(mapped.shape, name)
-    return NpyRows(os.path.abspath(path), (mapped.shape[0], mapped.shape[1]), mapped.dtype)
 
 
-def _open_zarr(target: Any, name: str, described: str) -> RowSource:
+def _open_path(path: str, name: str) -> RowSource:
+    array = open_array(path, name)
+    _check_two_dimensional(array.shape, name)
+    if not isinstance(array, np.memmap):
+        return ZarrRows(array)
+    # The mapping knows its file, whatever the path was written as.
+    return NpyRows(str(array.filename), (array.shape[0], array.shape[1]), array.dtype)
+
+
+def _open_zarr(X: Any, name: str) -> RowSource:
+    array = _zarr_array(X, name, f"the given {type(X).__name__}")
+    _check_two_dimensional(array.shape, name)
+    return ZarrRows(array)
+
+
+def _zarr_array(target: Any, name: str, described: str) -> Any:
     import zarr
 
     if isinstance(target, zarr.Array):
@@ -110,8 +136,7 @@ def _open_zarr(target: Any, name: str, described: str) -> RowSource:
             f"{name}: {described} is a Zarr group; give the path of one of its arrays. "
             f"It holds: {inside}."
         )
-    _check_two_dimensional(opened.shape, name)
-    return ZarrRows(opened)
+    return opened
 
 
 def _is_sparse(X: Any) -> bool:

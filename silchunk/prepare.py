@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ class Needs:
     table_columns: int = 0  # numbers per point that may lie in a file where they are many
     runtime_bytes: int = 0  # of libraries that are loaded for it
     sampled_rows: int | None = None  # as in `plan_panels`
+    clusters: int = 0  # as in `plan_panels`
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ class Job:
     relative_error: float
     certified_for: str | None  # "points" or "distances", where bounds are to be certified
     table: RowTable
+    scratch: Path  # for files that live as long as the job
+    held_bytes: int  # what may be held in memory beyond what is planned for a task
 
     @property
     def n(self) -> int:
@@ -161,6 +165,7 @@ def prepared(
             panel_copies=panel_copies,
             panel_rows=panel_rows,
             sampled_rows=needs.sampled_rows,
+            clusters=needs.clusters,
             runtime_bytes=plan.RUNTIME_BYTES + _extra_runtime(name) + needs.runtime_bytes,
         )
         if isinstance(source, DaskRows):
@@ -198,6 +203,8 @@ def prepared(
             source,
             *_certificate(panels, arguments, name),
             RowTable(needs.table_columns, None if table_in_memory else scratch / "table.npy", n),
+            scratch,
+            held_bytes,
         )
 
 

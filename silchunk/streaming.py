@@ -13,6 +13,7 @@ from silchunk.panels import FromPoints
 from silchunk.plan import HELD_VALUES, LEAF_ROWS, STREAM_COLUMNS, TILE_COLUMNS, ranges
 from silchunk.reduction import ReducedRows, Wanted
 from silchunk.rows import Block
+from silchunk.tiles import picked_rows
 
 # Points that a row's first edges are taken from, in as many blocks at equal distances.
 EDGE_BLOCKS, EDGE_ROWS = 8, 512
@@ -92,7 +93,7 @@ class StreamRows:
     def __call__(self, start: int, stop: int) -> ReducedRows:
         picked = self.rows[start:stop]
         n = self.panels.n
-        own = self._own_points(picked)
+        own = picked_rows(self.panels.points, picked, self.panels.read_rows)
         bounds = np.empty((len(picked), self.wanted.n_ranges))
         none = np.empty((len(picked), 0))
         if n <= HELD_VALUES:  # whole rows, reduced as those of a panel are
@@ -127,18 +128,6 @@ class StreamRows:
             for i in left:
                 rows[i].end_pass()
         bounds[:] = [1.0 - row.least for row in rows]
-
-    def _own_points(self, picked: Block) -> Block:
-        points = self.panels.points
-        step = self.panels.read_rows
-        own = []
-        for first in range(picked[0] - picked[0] % step, picked[-1] + 1, step):
-            inside = picked[(picked >= first) & (picked < first + step)]
-            if len(inside):
-                own.append(
-                    points.rows(int(first), min(self.panels.n, int(first) + step))[inside - first]
-                )
-        return np.concatenate(own)
 
     def _sample(self, own: Block) -> Block:
         """Sorted distances from each row to some of the points (r, EDGE_BLOCKS · EDGE_ROWS)."""
