@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,15 +77,17 @@ class StoredVector:
         return np.array(map_npy(self.path)[points])
 
 
-def read_labels(labels: Any, n: int, *, name: str = "labels", noise: str | None = None) -> Labels:
+def read_labels(
+    labels: Any, n: int | None, *, name: str = "labels", noise: str | None = None
+) -> Labels:
     """Bring labels into the one checked form.
 
     Parameters
     ----------
     labels : (n,) sequence or array of hashables, path of a .npy file or Zarr array, Zarr or Dask
-        array
-    n : int
-        Number of points.
+        array; or `Labels`, which are returned as they are
+    n : int or None
+        Number of points; None: as many as there are labels.
     name : str
         How messages call the argument.
     noise : "cluster", "drop", "singleton" or None
@@ -95,19 +97,26 @@ def read_labels(labels: Any, n: int, *, name: str = "labels", noise: str | None 
     Raises
     ------
     InputError
-        Not one label for each point, None or NaN among them, or labels that are not hashable.
+        Not one label for each point, None, NaN or masked ones among them, or labels that are not
+        hashable.
+    InputTypeError
+        No sequence: also a set or a dictionary, whose entries are not in the order of the points.
     InputNotFoundError
         A path that does not exist.
     """
     if noise is not None and noise not in NOISE_KINDS:
         raise InputError(f"noise must be one of {', '.join(NOISE_KINDS)}; got {noise!r}.")
+    if isinstance(labels, Labels):
+        if n not in (None, len(labels.codes)):
+            raise InputError(f"{name} are of {len(labels.codes):,} points; there are {n:,}.")
+        return labels
     source = _opened(labels, name)
-    if source.shape != (n,):
+    if len(source.shape) != 1 or n not in (None, source.shape[0]):
+        points = "each point" if n is None else f"each of the {n:,} points"
         raise InputError(
-            f"{name} must have one entry for each of the {n:,} points; their shape is "
-            f"{tuple(source.shape)}."
+            f"{name} must have one entry for {points}; their shape is {tuple(source.shape)}."
         )
-    codes = np.empty(n, np.int32)
+    codes = np.empty(source.shape[0], np.int32)
     known: dict[Any, int] = {}
     for start, block in _blocks(source):
         codes[start : start + len(block)] = _coded(block, known, name)
@@ -143,19 +152,25 @@ def check_number_of_clusters(labels: Labels, name: str = "labels") -> None:
 def _opened(labels: Any, name: str) -> Any:
     if isinstance(labels, (str, os.PathLike)):
         return open_array(os.fspath(labels), name)
-    if hasattr(labels, "shape") and hasattr(labels, "__getitem__") and hasattr(labels, "dtype"):
-        chunks = getattr(labels, "chunks", None)
-        if chunks is not None and any(size != size for size in np.ravel(chunks[0])):
-            return np.asarray(labels.compute())
-        return labels
+    chunks = getattr(labels, "chunks", None)
+    if chunks:  # Zarr or Dask
+        unknown = any(size != size for size in np.ravel(chunks[0]))
+        return np.asanyarray(labels.compute()) if unknown else labels
+    if hasattr(labels, "__array__"):  # as a whole: slices of pandas may go by its index
+        return np.asanyarray(labels)
+    if isinstance(labels, (Mapping, Set)):
+        raise InputTypeError(
+            f"{name} must be a sequence in the order of the points; got a {type(labels).__name__}."
+        )
     try:
         listed = list(labels)
     except TypeError as error:
         raise InputTypeError(f"{name} must be a sequence; got {labels!r}.") from error
-    if all(isinstance(label, str) for label in listed):
-        return np.array(listed)
-    if all(isinstance(label, (int, float, np.number)) for label in listed):
-        return np.array(listed)
+    for kind in (str, (int, float, np.number)):
+        if all(isinstance(label, kind) for label in listed):
+            array = np.array(listed)
+            if array.tolist() == listed:  # large integers can turn into one float
+                return array
     array = np.empty(len(listed), object)  # 1 and "1" stay apart, and so do tuples
     for i, label in enumerate(listed):
         array[i] = label
@@ -167,11 +182,16 @@ def _blocks(source: Any) -> Iterator[tuple[int, Codes]]:
     chunks = getattr(source, "chunks", None)
     step = BLOCK_LABELS
     if chunks:  # whole chunks of Zarr, or the largest of Dask
-        longest = int(np.max(chunks[0]))
+        longest = max(1, int(np.max(chunks[0])))
         step = longest * max(1, BLOCK_LABELS // longest)
     for start in range(0, n, step):
         block = source[start : start + step]
-        yield start, np.asarray(block.compute() if hasattr(block, "compute") else block)
+        block = block.compute() if hasattr(block, "compute") else block
+        if np.ma.is_masked(block):
+            missing = np.ma.getmaskarray(block)
+            block = np.ma.getdata(block).astype(object)
+            block[missing] = None
+        yield start, np.asarray(block)
 
 
 def _coded(block: Codes, known: dict[Any, int], name: str) -> Codes:
@@ -180,7 +200,8 @@ def _coded(block: Codes, known: dict[Any, int], name: str) -> Codes:
         found, inverse = _distinct_objects(block, name)
     else:
         values, inverse = np.unique(block, return_inverse=True)
-        found = values.tolist()
+        # Nanoseconds would become plain integers.
+        found = list(values) if values.dtype.kind in "mM" else values.tolist()
     if any(_is_missing(label) for label in found):
         raise InputError(
             f"{name} have None or NaN, which tells nothing of a point's cluster; give it a label."

@@ -96,7 +96,7 @@ def open_array(path: str, name: str = "X") -> Any:
         return map_npy(path)
     except ValueError as error:
         reason = str(error)
-        if "pickle" in reason:
+        if "pickle" in reason or "Python objects" in reason:
             reason = "it holds Python objects; save labels as labels.astype(str), numbers as floats"
         raise InputError(f"{name}: {path!r} is not a readable .npy file: {reason}") from error
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-BOUNDS = (ROOT / "docs" / "bounds.md").read_text()
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("bounds", "silhouettes")}
 
 
 def blocks(language, text=README):
@@ -43,15 +43,26 @@ def test_examples_run(example, tmp_path):
     assert run(sys.executable, str(example), cwd=tmp_path).stdout
 
 
-@pytest.mark.parametrize("code", blocks("python"), ids=["bound", "store"])
+@pytest.mark.parametrize(
+    "code", [code for code in blocks("python") if "# " in code], ids=["bound", "store"]
+)
 def test_readme_python_examples_print_what_they_say(code, tmp_path):
     done = run(sys.executable, "-c", code, cwd=tmp_path)
     said = [line.split("# ")[1] for line in code.splitlines() if line.startswith("print(")]
     assert done.stdout.splitlines() == said
 
 
-def test_the_page_on_bounds_prints_what_it_says(tmp_path):
-    code = "".join(blocks("python", BOUNDS))
+def test_readme_shows_an_evaluation(tmp_path):
+    code = next(code for code in blocks("python") if "evaluate(" in code)
+    shown = next(block for block in blocks("text") if "A clustering of 569 points" in block)
+    printed = run(sys.executable, "-c", code, cwd=tmp_path).stdout.split()
+    assert shown.split() == printed[: len(shown.split())]
+    assert "adjusted Rand index" in " ".join(printed[len(shown.split()) :])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_pages_print_what_they_say(page, tmp_path):
+    code = "".join(blocks("python", PAGES[page]))
     done = run(sys.executable, "-c", code, cwd=tmp_path)
     said = [line.split("  # ")[1] for line in code.splitlines() if line.startswith("print(")]
     assert done.stdout.splitlines() == said
@@ -75,6 +86,7 @@ def test_readme_shows_the_demo(tmp_path):
 
 def test_readme_command_lines_run(tmp_path):
     np.save(tmp_path / "points.npy", np.random.default_rng(0).random((300, 4)))
+    np.save(tmp_path / "labels.npy", np.arange(300) % 3)
     shown = [line for block in blocks("console") for line in block.splitlines()]
     commands = [line[2:] for line in shown if line.startswith("$ silchunk ")]
     assert len(commands) >= 3
