@@ -20,12 +20,18 @@ BUDGET = "1GiB"
 
 def points(n: int):
     """Twenty Gaussian clusters in 32 dimensions, float32."""
+    return labelled_points(n)[0]
+
+
+def labelled_points(n: int):
+    """The same, and which cluster each point was drawn from."""
     import numpy as np
 
     rng = np.random.default_rng(0)
     centres = rng.uniform(-10, 10, (20, N_FEATURES))
     labels = rng.integers(20, size=n)
-    return (centres[labels] + 2 * rng.standard_normal((n, N_FEATURES))).astype(np.float32)
+    X = centres[labels] + 2 * rng.standard_normal((n, N_FEATURES))
+    return X.astype(np.float32), labels
 
 
 def peak_bytes() -> int:
@@ -76,12 +82,13 @@ def machine() -> dict:
         ),
         platform.processor(),
     )
-    names = ("silchunk", "numpy", "numba", "dask", "scikit-learn", "silhouette-upper-bound")
+    own = ("silchunk", "numpy", "numba", "dask", "scikit-learn")
+    peers = ("silhouette-upper-bound", "silhouette-scalable")
     return {
         "processor": model,
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        **{name: version(name) for name in names},
+        **{name: version(name) for name in own + peers},
     }
 
 

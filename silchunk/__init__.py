@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from silchunk.errors import (
     ClusterError,
+    CoincidentCentroidsWarning,
     DamagedStoreError,
     DiskFullError,
     ForeignStoreError,
@@ -26,10 +27,12 @@ from silchunk.errors import (
     StoreError,
     StoreInUseError,
     UnsealedStoreError,
+    ZeroDiameterWarning,
 )
 from silchunk.plan import Plan
 
 if TYPE_CHECKING:
+    from silchunk.agreement import LabelAgreement, compare_labels
     from silchunk.bound_result import BoundResult, SizedBounds
     from silchunk.bounds import (
         macro_silhouette_upper_bound,
@@ -39,31 +42,48 @@ if TYPE_CHECKING:
     )
     from silchunk.build import build_distances, import_distances
     from silchunk.distances import DistanceMatrix, open_distances
+    from silchunk.dunn import dunn_score, generalized_dunn_score
+    from silchunk.dunn_result import DunnResult
     from silchunk.estimate import Estimate, estimate_bounds
+    from silchunk.evaluation import Evaluation, evaluate
     from silchunk.export import export_distances
+    from silchunk.indices import (
+        calinski_harabasz_score,
+        davies_bouldin_score,
+        simplified_silhouette_samples,
+        simplified_silhouette_score,
+    )
     from silchunk.rounding import numerical_slack
     from silchunk.sampling import SampledBound
+    from silchunk.silhouette_result import SampledScore, SilhouetteTable
+    from silchunk.silhouettes import silhouette_samples, silhouette_score, silhouette_table
     from silchunk.verify import Verification, verify_distances
 
 __version__ = "0.1.0"
 __all__ = [
     "BoundResult",
     "ClusterError",
+    "CoincidentCentroidsWarning",
     "DamagedStoreError",
     "DiskFullError",
     "DistanceMatrix",
+    "DunnResult",
     "Estimate",
+    "Evaluation",
     "ForeignStoreError",
     "InputError",
     "InputNotFoundError",
     "InputTypeError",
+    "LabelAgreement",
     "LooksPrecomputedWarning",
     "OutputExistsError",
     "OverBudgetError",
     "Plan",
     "SampledBound",
+    "SampledScore",
     "SilchunkError",
     "SilchunkWarning",
+    "SilhouetteTable",
     "SizedBounds",
     "SlowMetricWarning",
     "StaleStoreError",
@@ -72,20 +92,33 @@ __all__ = [
     "StoreInUseError",
     "UnsealedStoreError",
     "Verification",
+    "ZeroDiameterWarning",
     "build_distances",
+    "calinski_harabasz_score",
+    "compare_labels",
+    "davies_bouldin_score",
+    "dunn_score",
     "estimate_bounds",
+    "evaluate",
     "export_distances",
+    "generalized_dunn_score",
     "import_distances",
     "macro_silhouette_upper_bound",
     "numerical_slack",
     "open_distances",
     "silhouette_bounds",
+    "silhouette_samples",
+    "silhouette_score",
+    "silhouette_table",
     "silhouette_upper_bound",
     "silhouette_upper_bound_samples",
+    "simplified_silhouette_samples",
+    "simplified_silhouette_score",
     "verify_distances",
 ]
 
 _LAZY = {
+    "silchunk.agreement": {"LabelAgreement", "compare_labels"},
     "silchunk.bound_result": {"BoundResult", "SizedBounds"},
     "silchunk.bounds": {
         "macro_silhouette_upper_bound",
@@ -95,10 +128,21 @@ _LAZY = {
     },
     "silchunk.build": {"build_distances", "import_distances"},
     "silchunk.distances": {"DistanceMatrix", "open_distances"},
+    "silchunk.dunn": {"dunn_score", "generalized_dunn_score"},
+    "silchunk.dunn_result": {"DunnResult"},
     "silchunk.estimate": {"Estimate", "estimate_bounds"},
+    "silchunk.evaluation": {"Evaluation", "evaluate"},
     "silchunk.export": {"export_distances"},
+    "silchunk.indices": {
+        "calinski_harabasz_score",
+        "davies_bouldin_score",
+        "simplified_silhouette_samples",
+        "simplified_silhouette_score",
+    },
     "silchunk.rounding": {"numerical_slack"},
     "silchunk.sampling": {"SampledBound"},
+    "silchunk.silhouette_result": {"SampledScore", "SilhouetteTable"},
+    "silchunk.silhouettes": {"silhouette_samples", "silhouette_score", "silhouette_table"},
     "silchunk.verify": {"Verification", "verify_distances"},
 }
 

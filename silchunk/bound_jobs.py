@@ -118,8 +118,7 @@ def reduce_all(
             task = StreamRows(job.panels, wanted, rows)
         else:
             task = PickRows(job.panels, wanted, rows)
-            firsts = np.searchsorted(rows, [start for start, _ in panels] + [job.n])
-            panels = [panels[i] for i in np.flatnonzero(np.diff(firsts))]
+            panels = job.panels_of(rows)
     filled = 0
 
     def combine(_: int, reduced: ReducedRows) -> None:

@@ -80,6 +80,14 @@ class SlowMetricWarning(SilchunkWarning):
     """A metric that runs serially in Python; the message names what is faster."""
 
 
+class CoincidentCentroidsWarning(SilchunkWarning):
+    """Clusters whose means coincide, so that an index has no say on how far apart they are."""
+
+
+class ZeroDiameterWarning(SilchunkWarning):
+    """All clusters have diameter 0, by which a Dunn index cannot divide."""
+
+
 def warn(message: str, category: type[SilchunkWarning] = SilchunkWarning) -> None:
     """Issue a warning that points at the line of the caller's, outside this package."""
     level = 1

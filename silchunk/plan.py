@@ -160,11 +160,14 @@ def plan_panels(
     OverBudgetError
         If not even one task with the smallest panel fits.
     """
-    streamed = sampled_rows is not None and from_points
+    streamed = sampled_rows is not None and from_points and not clusters
     n_rows = sampled_rows if sampled_rows is not None and from_points else n
+    by_tiles = bool(clusters) and from_points
     grid = STREAM_COLUMNS if streamed else TILE_COLUMNS
     read_rows = max(READ_ROWS, _round_up(chunk_rows, grid)) if from_points else 0
     read_rows = min(read_rows, _round_up(n, grid))
+
+    columns = STREAM_COLUMNS if streamed else min(n, TILE_COLUMNS if by_tiles else n)
 
     def task_bytes(panel_rows: int) -> int:
         rows = min(panel_rows, n_rows)
@@ -174,7 +177,7 @@ def plan_panels(
             distances = _round_up(rows, LEAF_ROWS) * STREAM_COLUMNS * itemsize
             distances += rows * HELD_VALUES * itemsize + 2 * HELD_VALUES * 8
             reduced = rows * BINS_BYTES
-        elif clusters and from_points:
+        elif by_tiles:
             # One tile; the block of points once more, sorted by cluster.
             distances = LEAF_ROWS * TILE_COLUMNS * itemsize + read_rows * (width + 4) * 8
             reduced = 2 * rows * clusters * 8 + outputs * n * 8
@@ -199,7 +202,7 @@ def plan_panels(
     preferred = max(PREFERRED_PANEL_ROWS, chunk_rows)
     if streamed:  # each batch of rows reads all points
         preferred = 2 * PREFERRED_PANEL_ROWS
-    if clusters and from_points:  # of one length, so that sums are in one order
+    if by_tiles:  # of one length, so that sums are in one order
         panel_rows = PREFERRED_PANEL_ROWS
     sizes = [panel_rows or LEAF_ROWS]
     while panel_rows is None and sizes[-1] < min(LARGEST_PANEL_ROWS, preferred, n_rows):
@@ -214,7 +217,7 @@ def plan_panels(
                 return Plan(
                     n=n,
                     n_rows=n_rows,
-                    columns=STREAM_COLUMNS if streamed else n,
+                    columns=columns,
                     itemsize=itemsize,
                     panel_rows=rows,
                     concurrency=running,

@@ -19,6 +19,7 @@ from silchunk.distances import DistanceMatrix, find_store
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError, warn
 from silchunk.inbox import Consume
+from silchunk.labels import StoredVector
 from silchunk.panels import FromPoints, MatrixPanels, PanelSource, PointPanels
 from silchunk.points import as_rows
 from silchunk.progress import Progress
@@ -32,8 +33,12 @@ from silchunk.rows import (
     scratch_folder,
 )
 
+Vector = np.ndarray[Any, np.dtype[Any]]
+
 # Input of up to this part of the budget is held in memory, so that it is read from disk once.
 HELD_SHARE = 8
+# Metrics whose parameters, unless given, come from all points, as scikit-learn has it.
+FITTED_METRICS = ("seuclidean", "mahalanobis")
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class Needs:
     runtime_bytes: int = 0  # of libraries that are loaded for it
     sampled_rows: int | None = None  # as in `plan_panels`
     clusters: int = 0  # as in `plan_panels`
+    point_copies: int = 0  # of all points that are held beside the input
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,24 @@ class Job:
         """Number of points."""
         return self.plan.n
 
+    def panels_of(self, rows: Vector | None) -> list[engine.PanelRange]:
+        """The panels that hold sampled ``rows``, ascending; all where none are sampled, or where
+        panels are those of the sample."""
+        panels = self.plan.panels()
+        if rows is None or isinstance(self.panels, FromPoints):
+            return panels
+        firsts = np.searchsorted(rows, [start for start, _ in panels] + [self.n])
+        return [panels[i] for i in np.flatnonzero(np.diff(firsts))]
+
+    def shared(self, vector: Vector, name: str) -> Vector | StoredVector:
+        """One number for each point as tasks are to carry it: as it is, or in a file that workers
+        read."""
+        if not self.where.distributed:
+            return vector
+        path = self.scratch / f"{name}.npy"
+        np.save(path, vector)
+        return StoredVector(str(path))
+
     def map(
         self,
         task: engine.Task,
@@ -104,6 +128,20 @@ class Job:
             label=label,
             task_bytes=self.plan.task_bytes,
         )
+
+
+@contextmanager
+def opened(X: Any, arguments: Arguments) -> Iterator[RowSource]:
+    """``X`` for several jobs, one after the other: a Dask array is computed once for all."""
+    kept = find_store(X)
+    source: RowSource = kept or as_rows(X)
+    if not isinstance(source, DaskRows):
+        yield source
+        return
+    where = engine.executor(arguments.scheduler)
+    held_bytes = engine.byte_budget(arguments.memory, where) // HELD_SHARE
+    with scratch_folder(engine.scratch_parent()) as scratch, where.current():
+        yield source.computed(scratch, 0 if where.distributed else held_bytes)
 
 
 @contextmanager
@@ -129,7 +167,7 @@ def prepared(
     if not isinstance(arguments.metric_params, (Mapping, type(None))):
         raise InputError(f"metric_params must be a dict; got {arguments.metric_params!r}.")
     kept = find_store(X)
-    name = _metric_name(arguments, kept)
+    name = _metric_name(arguments, kept)  # as `metric_of` has it
     where = engine.executor(arguments.scheduler)
     budget = engine.byte_budget(arguments.memory, where)
     held_bytes = budget // HELD_SHARE
@@ -147,7 +185,8 @@ def prepared(
         held = nbytes <= held_bytes and not where.distributed
         held = held and (name != "precomputed" or isinstance(source, DaskRows))
         input_bytes = max(source.resident_bytes, nbytes if held else 0)
-        table_bytes = 8 * n * needs.table_columns
+        rows = n if needs.sampled_rows is None else needs.sampled_rows
+        table_bytes = 8 * rows * needs.table_columns
         table_in_memory = table_bytes <= held_bytes
         job_plan = plan.plan_panels(
             n=n,
@@ -158,6 +197,7 @@ def prepared(
             from_points=name != "precomputed",
             resident_bytes=(0 if where.distributed else input_bytes)
             + needs.result_bytes
+            + needs.point_copies * nbytes
             + (table_bytes if table_in_memory else 0),
             chunk_rows=source.chunk_rows,
             outputs=needs.outputs,
@@ -202,10 +242,15 @@ def prepared(
             kept.metric if kept else name,
             source,
             *_certificate(panels, arguments, name),
-            RowTable(needs.table_columns, None if table_in_memory else scratch / "table.npy", n),
+            RowTable(needs.table_columns, None if table_in_memory else scratch / "table.npy", rows),
             scratch,
             held_bytes,
         )
+
+
+def metric_of(X: Any, arguments: Arguments) -> str:
+    """The metric's canonical name; "precomputed" for a stored matrix too."""
+    return _metric_name(arguments, find_store(X))
 
 
 def _metric_name(arguments: Arguments, kept: DistanceMatrix | None) -> str:
@@ -281,7 +326,7 @@ def _point_panels(
     scan.warn_if_square(source, "X")
     if name == "cosine":
         scan.refuse_zero_rows(source, name="X", where=where, read_rows=read_rows)
-    if name in ("seuclidean", "mahalanobis") and not params:
+    if name in FITTED_METRICS and not params:
         params = _fitted_params(name, source, frame, where, read_rows)
     metric = metrics.make_metric(
         arguments.metric, params, frame, source, dtype, proven=arguments.certify

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -38,3 +41,23 @@ class RowTable:
         if self.path is None:
             return ArrayRows(self.array)
         return NpyRows(str(self.path), self.shape, np.dtype(np.float64))
+
+
+class Folder:
+    """A temporary folder that goes, with what is in it, when nothing refers to it any more."""
+
+    def __init__(self, parent: Path) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="silchunk-", dir=parent))
+        # tempfile.TemporaryDirectory warns whenever it is not closed by hand.
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def kept_rows(table: RowTable) -> tuple[RowSource, Folder | None]:
+    """The rows of a job's table, and the folder that keeps them beyond the job where they are in a
+    file."""
+    if table.path is None:
+        return table.source, None
+    folder = Folder(table.path.parent.parent)
+    path = folder.path / table.path.name
+    shutil.move(table.path, path)
+    return NpyRows(str(path), table.shape, np.dtype(np.float64)), folder

@@ -145,6 +145,53 @@ class ZarrRows:
 
 
 @dataclass(frozen=True)
+class SelectedRows:
+    """Some rows of a source, and of a distance matrix the same columns."""
+
+    source: RowSource
+    index: Block  # (m,) int64, ascending
+    columns_too: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.index), len(self.index) if self.columns_too else self.source.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
+
+    @property
+    def chunk_rows(self) -> int:
+        return self.source.chunk_rows
+
+    @property
+    def resident_bytes(self) -> int:
+        return self.source.resident_bytes
+
+    @property
+    def relative_error(self) -> float:
+        """Largest relative error that the source's distances were stored with."""
+        return float(getattr(self.source, "relative_error", 0.0))
+
+    def rows(self, start: int, stop: int, columns: slice = ALL) -> Block:
+        wanted = self.index[start:stop]
+        # Few at a time: rows that are wanted may lie far apart.
+        step = self.chunk_rows * max(1, len(wanted) // self.chunk_rows)
+        blocks = wanted // step
+        pieces = [self._some(wanted[blocks == block], columns) for block in np.unique(blocks)]
+        return np.ascontiguousarray(np.concatenate(pieces))
+
+    def _some(self, wanted: Block, columns: slice) -> Block:
+        first, last = int(wanted[0]), int(wanted[-1])
+        if self.columns_too:
+            of_matrix = self.source.rows(first, last + 1)
+            chosen: Block = of_matrix[np.ix_(wanted - first, self.index[columns])]
+        else:
+            chosen = self.source.rows(first, last + 1, columns)[wanted - first]
+        return chosen
+
+
+@dataclass(frozen=True)
 class DaskRows:
     """A Dask array that has not been computed yet; `computed` does that once."""
 
@@ -226,6 +273,20 @@ def in_memory(source: RowSource) -> RowSource:
     array = np.empty((n, width), float_dtype(source.dtype))
     for start, stop in _copy_ranges(source):
         array[start:stop] = source.rows(start, stop)
+    return ArrayRows(array)
+
+
+def reordered(source: RowSource, order: Block) -> RowSource:
+    """The rows at ``order`` (m,), held as one array in RAM."""
+    if isinstance(source, ArrayRows):
+        return ArrayRows(np.ascontiguousarray(_as_float(source.array[order])))
+    n, width = source.shape
+    place = np.full(n, -1)
+    place[order] = np.arange(len(order))
+    array = np.empty((len(order), width), float_dtype(source.dtype))
+    for start, stop in _copy_ranges(source):
+        to = place[start:stop]
+        array[to[to >= 0]] = source.rows(start, stop)[to >= 0]
     return ArrayRows(array)
 
 

@@ -11,6 +11,7 @@ from silchunk import confidence as limits
 from silchunk.bound_jobs import Path, bound_job
 from silchunk.bound_result import certificate, family, worst_case_error
 from silchunk.constraints import Sizes, size_range
+from silchunk.draws import draw_rows
 from silchunk.errors import InputError
 from silchunk.prepare import Arguments
 from silchunk.reduction import Wanted
@@ -95,38 +96,6 @@ class SampledBound:
                 f"{error:.6f}), with confidence {self.confidence:g} <= {at_most(limit)}"
             )
         return "\n".join(lines + certificate(self.certified_for))
-
-
-def draw_rows(sample_size: Any, random_state: Any, n: int) -> Vector:
-    """``sample_size`` of n rows, none twice, in the order they were drawn.
-
-    Parameters
-    ----------
-    sample_size : int
-        2 … n.
-    random_state : None, int, numpy.random.Generator or RandomState
-        As in scikit-learn; None is new randomness.
-
-    Raises
-    ------
-    InputError
-    """
-    if isinstance(sample_size, bool) or not isinstance(sample_size, (int, np.integer)):
-        raise InputError(f"sample_size takes an integer; got {sample_size!r}.")
-    if not 2 <= sample_size <= n:
-        raise InputError(f"sample_size must be from 2 to n = {n:,}; got {sample_size:,}.")
-    if isinstance(random_state, bool):
-        raise InputError(f"random_state takes an integer or a generator; got {random_state!r}.")
-    if isinstance(random_state, np.random.RandomState):
-        # Its own draws without replacement take memory for all n.
-        random_state = random_state.randint(0, 2**32, 4, dtype=np.uint64)
-    try:
-        generator = np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"random_state must be None, an integer or a generator; got {random_state!r}."
-        ) from error
-    return generator.choice(n, int(sample_size), replace=False, shuffle=True).astype(np.int64)
 
 
 def sampled_bound(

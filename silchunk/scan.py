@@ -91,7 +91,7 @@ def scan_points(
         np.maximum(high, summary.high, out=high)
 
     task = _Summarise(points, name, allow_missing)
-    engine.map_panels(task, _grid_ranges(n, read_rows), combine, where=where, progress=False)
+    engine.map_panels(task, grid_ranges(n, read_rows), combine, where=where, progress=False)
     with np.errstate(over="ignore", invalid="ignore"):
         centre = np.sum(sums, axis=0) / n
         extent = high - low
@@ -143,7 +143,7 @@ def covariance(points: RowSource, frame: Frame, *, where: engine.Executor, read_
             total[:] += block
 
     task = _Products(points, frame.centre)
-    engine.map_panels(task, _grid_ranges(n, read_rows), combine, where=where, progress=False)
+    engine.map_panels(task, grid_ranges(n, read_rows), combine, where=where, progress=False)
     return total / (n - 1)
 
 
@@ -177,7 +177,7 @@ def refuse_zero_rows(
             )
 
     task = _FindZeroRow(points)
-    ranges_ = _grid_ranges(points.shape[0], read_rows)
+    ranges_ = grid_ranges(points.shape[0], read_rows)
     engine.map_panels(task, ranges_, refuse, where=where, progress=False)
 
 
@@ -197,5 +197,6 @@ def warn_if_square(points: RowSource, name: str) -> None:
         )
 
 
-def _grid_ranges(n: int, read_rows: int) -> list[tuple[int, int]]:
+def grid_ranges(n: int, read_rows: int) -> list[tuple[int, int]]:
+    """Row ranges that begin on the grid, about as long as ``read_rows``."""
     return ranges(n, max(GRID_ROWS, read_rows - read_rows % GRID_ROWS))

@@ -69,15 +69,17 @@ def _computed(panels: FromPoints, codes: Codes, rows: Vector, first: int) -> Ite
             part = codes[a:b]
             order = _by_cluster(part, max(0, first - a))
             block = panels.points.rows(a, b)[order]
+            own_places = [_places(rows[leaf], order, a, b) for leaf, _ in leaves]
             for c, d in ranges(len(order), TILE_COLUMNS):
                 columns = metric.columns(np.ascontiguousarray(block[c:d]))
                 points = a + order[c:d]
                 clusters, edges = _segments(part[order[c:d]])
-                for leaf, prepared in leaves:
-                    shape = min(leaf.stop, len(own)) - leaf.start, d - c
+                for (leaf, prepared), (i, places) in zip(leaves, own_places, strict=True):
+                    shape = leaf.stop - leaf.start, d - c
                     distances = buffer[: shape[0] * shape[1]].reshape(shape)
                     metric.fill(prepared, columns, scratch, distances, 0)
-                    _clear_own(distances, rows[leaf], points)
+                    here = (places >= c) & (places < d)
+                    distances[i[here], places[here] - c] = 0
                     yield Tile(leaf, distances, points, clusters, edges)
 
 
@@ -89,7 +91,7 @@ def _read(panels: PanelSource, codes: Codes, rows: Vector, first: int) -> Iterat
     with borrowed((stop - start, panels.n), panels.dtype) as panel:
         panels.read(start, stop, panel)
         for a, b in ranges(len(rows), LEAF_ROWS):
-            distances = panel[rows[a:b] - start][:, order]
+            distances = np.take(panel[rows[a:b] - start], order, axis=1)
             yield Tile(slice(a, b), distances, order, clusters, edges)
 
 
@@ -117,7 +119,11 @@ def _segments(codes: Vector) -> tuple[Vector, Vector]:
     return codes[starts].astype(np.int64), np.append(starts, len(codes))
 
 
-def _clear_own(distances: Block, rows: Vector, points: Vector) -> None:
-    """Zero where a point meets itself."""
-    _, i, j = np.intersect1d(rows, points, assume_unique=True, return_indices=True)
-    distances[i, j] = 0
+def _places(rows: Vector, order: Vector, start: int, stop: int) -> tuple[Vector, Vector]:
+    """Which of ``rows`` are in [start, stop), and where ``order`` has them; -1 where it has not."""
+    inside = np.flatnonzero((rows >= start) & (rows < stop))
+    if not len(inside):
+        return inside, inside
+    place = np.full(stop - start, -1)
+    place[order] = np.arange(len(order))
+    return inside, place[rows[inside] - start]

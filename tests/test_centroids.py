@@ -201,7 +201,8 @@ def _moments_of_directions(X, codes):
     points = X / np.linalg.norm(X, axis=1)[:, None]
     own = [points[codes == c] for c in range(codes.max() + 1)]
     means = np.array([part.mean(axis=0) for part in own])
-    return np.bincount(codes[codes >= 0]).astype(float), means, [p.var(axis=0).sum() for p in own]
+    spreads = np.array([part.var(axis=0).sum() for part in own])
+    return np.bincount(codes[codes >= 0]).astype(float), means, spreads
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean", "cosine"])

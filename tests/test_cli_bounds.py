@@ -97,7 +97,7 @@ def test_certified(source):
     [
         (("--cluster-sizes", "70,40,11"), "--cluster-sizes add up to 121, but SRC has 120"),
         (("--cluster-sizes", "70,40,x"), "takes integers with commas between them"),
-        (("--labels", "nowhere.npy"), "labels: there is no file 'nowhere.npy'"),
+        (("--labels", "nowhere.npy"), "labels: there is no file or folder 'nowhere.npy'"),
         (("--labels", "x.npy"), "labels must have one entry for each of the 120 points"),
         (("-k", 1), "--n-clusters must be from 2 to n = 120"),
         (("-k", 4, "-m", 31), "--min-cluster-size must be from 1 to n/4 = 30"),

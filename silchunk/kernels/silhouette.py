@@ -25,13 +25,16 @@ def silhouettes(sums: Block, codes: Block, weights: Block, out: Block) -> None:
     Parameters
     ----------
     sums : (r, K) float64, of a point's distances to each cluster, weighted
-    codes : (r,) integers, own cluster of each point
+    codes : (r,) int64, own cluster of each point; negative where it is left out
     weights : (K,) float64, number of points of each cluster, or sum of their weights
     out : (r, 4) float64, filled with a (NaN where the point is alone), b, s and the nearest other
         cluster, the first of equals
     """
     for i in range(len(sums)):
         own, nearest, least = codes[i], -1, np.inf
+        if own < 0:
+            out[i, :] = np.nan
+            continue
         for c in range(sums.shape[1]):
             mean = sums[i, c] / weights[c]
             if c != own and mean < least:
@@ -82,7 +85,12 @@ def add_weighted_rows(
 
 @reordered  # type: ignore[untyped-decorator]
 def add_both(
-    distances: Block, column_edges: Block, row_edges: Block, by_row: Block, by_column: Block
+    distances: Block,
+    column_edges: Block,
+    row_edges: Block,
+    by_row: Block,
+    corner: tuple[int, int],
+    by_column: Block,
 ) -> None:
     """Sum a tile along its rows and along its columns, by segments of the other.
 
@@ -91,7 +99,7 @@ def add_both(
     distances : (r, c)
     column_edges : (s + 1,) int64, segments of the columns
     row_edges : (t + 1,) int64, segments of the rows
-    by_row : (s, r) float64, added to
+    by_row : float64, added to from ``corner`` on, (s, r)
     by_column : (t, c) float64, added to
     """
     for t in range(len(row_edges) - 1):
@@ -104,7 +112,7 @@ def add_both(
                     value = np.float64(segment[j])
                     total += value
                     below[j] += value
-                by_row[s, i] += total
+                by_row[corner[0] + s, corner[1] + i] += total
 
 
 def empty_result(n: int) -> np.ndarray[Any, np.dtype[np.float64]]:

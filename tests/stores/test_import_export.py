@@ -42,7 +42,7 @@ def in_zarr(folder, values):
     ],
     ids=["numpy", "npy", "zarr", "dask"],
 )
-@pytest.mark.parametrize("memory", ["4GiB", "236MiB"])
+@pytest.mark.parametrize("memory", ["4GiB", "244MiB"])
 def test_import(path, tmp_path, values, kind, memory):
     D = import_distances(kind(tmp_path, values), path, memory=memory)
     assert np.array_equal(whole(D), MATRIX)

@@ -1,0 +1,286 @@
+"""Time, peak memory and error of silhouettes and indices, against their peers.
+
+    python benchmarks/silhouette.py                         # everything, about six minutes
+    python benchmarks/silhouette.py --no-peers              # silchunk alone
+    python benchmarks/silhouette.py --manhattan-python P    # P: a Python with manhattan-silhouette
+    python benchmarks/silhouette.py --json out.json
+
+Twenty clusters in 32 dimensions, float32. Every figure is the median of runs in fresh processes. A
+process compiles or loads its kernels on a small input first, then the job from points to scores is
+timed. The peer manhattan-silhouette needs Python 3.13, so it runs in an interpreter of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from common import (
+    PEER_SIZE,
+    growth_exponent,
+    labelled_points,
+    machine,
+    measure,
+    print_machine,
+    report,
+    write_json,
+)
+
+LARGE, MILLION = 100_000, 1_000_000
+LARGE_BUDGET, STORED_BUDGET = "512MiB", "512MiB"
+SAMPLE = 1000
+SMALL = 3000  # points that kernels are compiled on
+
+MANHATTAN_PEER = """
+import json, sys, time
+import numpy
+numpy.ArrayLike = numpy.typing.ArrayLike
+from manhattan_silhouette import silhouette_score_manhattan
+X, labels = numpy.load("X.npy"), numpy.load("labels.npy")
+silhouette_score_manhattan(X[:3000], labels[:3000])
+began = time.perf_counter()
+score = silhouette_score_manhattan(X, labels)
+seconds = time.perf_counter() - began
+status = open("/proc/self/status").read().splitlines()
+peak = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+print(json.dumps({"score": float(score), "seconds": seconds, "peak_bytes": peak}))
+"""
+
+
+def exact(X, labels):
+    import silchunk
+
+    return silchunk.silhouette_samples(X, labels, memory=LARGE_BUDGET).mean()
+
+
+def sklearn_exact(X, labels):
+    from sklearn.metrics import silhouette_samples
+
+    return silhouette_samples(X, labels).mean()
+
+
+def largest_error(X, labels):
+    """Of any point's silhouette, against scikit-learn's in float64."""
+    import numpy as np
+    from sklearn.metrics import silhouette_samples
+
+    import silchunk
+
+    ours = silchunk.silhouette_samples(X, labels)
+    return np.abs(ours - silhouette_samples(X.astype(np.float64), labels)).max()
+
+
+def sqeuclidean(X, labels):
+    import silchunk
+
+    return silchunk.silhouette_score(X, labels, metric="sqeuclidean")
+
+
+def manhattan(X, labels):
+    import silchunk
+
+    return silchunk.silhouette_score(X, labels, metric="manhattan")
+
+
+def sampled(X, labels):
+    import silchunk
+
+    found = silchunk.silhouette_score(X, labels, sample_size=SAMPLE, random_state=0)
+    return {"score": float(found), "standard_error": found.standard_error}
+
+
+def scalable_64(X, labels):
+    import silhouette_scalable
+
+    return silhouette_scalable.compute_local(X, labels, t=64, threads=2)["global_silhouette"]
+
+
+def scalable_512(X, labels):
+    import silhouette_scalable
+
+    return silhouette_scalable.compute_local(X, labels, t=512, threads=2)["global_silhouette"]
+
+
+def davies_bouldin(X, labels):
+    import silchunk
+
+    return silchunk.davies_bouldin_score(X, labels)
+
+
+def sklearn_davies_bouldin(X, labels):
+    from sklearn.metrics import davies_bouldin_score
+
+    return davies_bouldin_score(X, labels)
+
+
+def davies_bouldin_stored(path, labels):
+    import silchunk
+
+    return silchunk.davies_bouldin_score(path, labels, memory=STORED_BUDGET)
+
+
+JOBS = {
+    f.__name__: f
+    for f in (
+        exact,
+        sklearn_exact,
+        largest_error,
+        sqeuclidean,
+        manhattan,
+        sampled,
+        scalable_64,
+        scalable_512,
+        davies_bouldin,
+        sklearn_davies_bouldin,
+        davies_bouldin_stored,
+    )
+}
+
+
+def run_job(name: str, n: int, folder: str | None) -> None:
+    """In a fresh process."""
+    import numpy as np
+
+    job = JOBS[name]
+    small = labelled_points(SMALL)
+    if folder is not None:
+        davies_bouldin(*small)
+        report(_named, job, str(Path(folder) / "X.zarr"), str(Path(folder) / "labels.npy"))
+        return
+    job(*small)
+    X, labels = labelled_points(n)
+    report(_named, job, X, labels.astype(np.int64))
+
+
+def _named(job, X, labels) -> dict:
+    result = job(X, labels)
+    return result if isinstance(result, dict) else {"score": float(result)}
+
+
+def stored_million(folder: Path) -> None:
+    """A million points in a Zarr array, and their labels."""
+    import numpy as np
+    import zarr
+
+    X, labels = labelled_points(MILLION)
+    array = zarr.create_array(
+        folder / "X.zarr", shape=X.shape, chunks=(16_384, X.shape[1]), dtype=X.dtype
+    )
+    array[:] = X
+    np.save(folder / "labels.npy", labels)
+
+
+def manhattan_peer(python: str, repeats: int) -> dict:
+    """The same points in another interpreter."""
+    import numpy as np
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name, array in zip(("X", "labels"), labelled_points(LARGE), strict=True):
+            np.save(Path(folder) / f"{name}.npy", array)
+        runs = [
+            json.loads(
+                subprocess.run(
+                    [python, "-c", MANHATTAN_PEER], cwd=folder, check=True, capture_output=True
+                ).stdout
+            )
+            for _ in range(repeats)
+        ]
+    seconds = statistics.median(run["seconds"] for run in runs)
+    peak = max(run["peak_bytes"] for run in runs)
+    return {**runs[0], "job": "manhattan_peer", "n": LARGE, "seconds": seconds, "peak_bytes": peak}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--manhattan-python", metavar="P")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--job", choices=JOBS, help=argparse.SUPPRESS)
+    parser.add_argument("--n", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.job:
+        run_job(options.job, options.n, options.folder)
+        return
+    few = min(3, options.repeats)
+    rows = [
+        measure(__file__, job, n, options.repeats)
+        for job, n in (
+            ("exact", 10_000),
+            ("exact", PEER_SIZE),
+            ("exact", 2 * PEER_SIZE),
+            ("exact", LARGE),
+            ("sampled", LARGE),
+            ("manhattan", LARGE),
+            ("sqeuclidean", MILLION),
+            ("davies_bouldin", MILLION),
+        )
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        stored_million(Path(folder))
+        rows.append(
+            measure(__file__, "davies_bouldin_stored", MILLION, options.repeats, "--folder", folder)
+        )
+    if not options.no_peers:
+        rows += [
+            measure(__file__, job, n, few)
+            for job, n in (
+                ("sklearn_exact", PEER_SIZE),
+                ("largest_error", PEER_SIZE),
+                ("scalable_64", LARGE),
+                ("scalable_512", LARGE),
+                ("sklearn_davies_bouldin", MILLION),
+            )
+        ]
+    if options.manhattan_python:
+        rows.append(manhattan_peer(options.manhattan_python, few))
+    results = {"machine": machine(), "rows": rows}
+    show(results)
+    write_json(options.json, results)
+
+
+def show(results: dict) -> None:
+    rows = {(row["job"], row["n"]): row for row in results["rows"]}
+    print_machine(results["machine"])
+    print(f"\n{'job':<24}{'n':>10}{'seconds':>10}{'peak MiB':>10}{'score':>11}")
+    for (job, n), row in rows.items():
+        print(
+            f"{job:<24}{n:>10,}{row['seconds']:>10.3f}{row['peak_bytes'] / 2**20:>10.0f}"
+            f"{row['score']:>11.6f}"
+        )
+    ours = [row for (job, _), row in rows.items() if job == "exact"]
+    results["growth_exponent"] = growth_exponent(ours)
+    print(f"\ngrowth exponent of exact, 10,000 to {LARGE:,}: {results['growth_exponent']:.3f}")
+    for job, peer, n in (
+        ("exact", "sklearn_exact", PEER_SIZE),
+        ("manhattan", "manhattan_peer", LARGE),
+        ("davies_bouldin", "sklearn_davies_bouldin", MILLION),
+        ("davies_bouldin_stored", "sklearn_davies_bouldin", MILLION),
+    ):
+        if (peer, n) in rows:
+            times, memory = (
+                rows[peer, n][key] / rows[job, n][key] for key in ("seconds", "peak_bytes")
+            )
+            print(f"{job} against {peer}: {times:.2f} times faster, 1/{memory:.2f} of the memory")
+    if ("largest_error", PEER_SIZE) in rows:
+        error = rows["largest_error", PEER_SIZE]["score"]
+        print(f"exact in float32 against scikit-learn in float64, largest difference: {error:.1e}")
+    truth = rows["exact", LARGE]["score"]
+    print(f"\nestimates at n = {LARGE:,}, exact {truth:.6f}:")
+    for job in ("sampled", "scalable_64", "scalable_512"):
+        if (job, LARGE) in rows:
+            row = rows[job, LARGE]
+            told = f", standard error {row['standard_error']:.6f}" if job == "sampled" else ""
+            print(
+                f"  {job:<14} {row['seconds']:.3f} s, off by {abs(row['score'] - truth):.6f}{told}"
+            )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""Panel tasks that sum distances by cluster, and what comes of the sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from silchunk.buffers import borrowed
+from silchunk.kernels import silhouette as kernel
+from silchunk.panels import FromPoints, PanelSource, PointPanels
+from silchunk.plan import LEAF_ROWS, TILE_COLUMNS, ranges
+from silchunk.rows import Block
+from silchunk.tiles import Codes, labelled_tiles
+
+Vector = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class RowSilhouettes:
+    """Panel task: silhouettes of a panel's rows, or of those that are sampled.
+
+    ``totals`` (K,) are the clusters' numbers of points, or sums of ``sample_weight`` (n,).
+    """
+
+    panels: PanelSource
+    codes: Codes
+    totals: Vector
+    sample_weight: Codes | None = None
+    sampled: Vector | None = None  # (s,) int64, ascending
+    sampled_codes: Vector | None = None  # (s,)
+
+    def __call__(self, start: int, stop: int) -> Block:
+        rows, codes = self._rows(start, stop)
+        sums = np.zeros((len(rows), len(self.totals)))
+        for tile in labelled_tiles(self.panels, self.codes, rows):
+            place = sums[tile.rows]
+            if self.sample_weight is None:
+                kernel.add_rows(tile.distances, tile.clusters, tile.edges, place)
+                continue
+            low, high = int(tile.columns.min()), int(tile.columns.max()) + 1
+            weights = self.sample_weight[low:high][tile.columns - low]
+            kernel.add_weighted_rows(tile.distances, weights, tile.clusters, tile.edges, place)
+        out = kernel.empty_result(len(rows))
+        kernel.silhouettes(sums, codes.astype(np.int64), self.totals, out)
+        return out
+
+    def _rows(self, start: int, stop: int) -> tuple[Vector, Vector]:
+        if self.sampled is None or self.sampled_codes is None:
+            return np.arange(start, stop), self.codes[start:stop]
+        part = slice(start, stop)  # of the sample; of a matrix, of its rows
+        if not isinstance(self.panels, FromPoints):
+            part = slice(*np.searchsorted(self.sampled, [start, stop]))
+        return self.sampled[part], self.sampled_codes[part]
+
+
+class PairSums(NamedTuple):
+    """Distances of a panel's rows, each pair of points counted once."""
+
+    by_row: Block  # (K, r), from each row to the points from the panel's first on
+    clusters: slice  # those of the panel's rows
+    by_column: Block  # (t, n - stop), from each point beyond the panel to its rows
+
+
+@dataclass(frozen=True)
+class SumPairs:
+    """Panel task over points that lie cluster by cluster, from ``edges[c]`` to ``edges[c + 1]``.
+
+    Each tile is computed once and summed both ways, which halves the work.
+    """
+
+    panels: PointPanels
+    edges: Vector  # (K + 1,) int64
+
+    def __call__(self, start: int, stop: int) -> PairSums:
+        metric, points, n = self.panels.metric, self.panels.points, self.panels.n
+        own = points.rows(start, stop)
+        leaves = [(slice(a, b), metric.rows(own[a:b])) for a, b in ranges(len(own), LEAF_ROWS)]
+        mine = self._clusters(start, stop)
+        row_edges = [
+            self._within(mine, start + leaf.start, start + leaf.stop) for leaf, _ in leaves
+        ]
+        by_row = np.zeros((len(self.edges) - 1, len(own)))
+        by_column = np.empty((mine.stop - mine.start, n - stop))
+        scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
+        with borrowed((LEAF_ROWS * TILE_COLUMNS,), self.panels.dtype) as buffer:
+            for a, b in [(start, stop), *_following(stop, n, TILE_COLUMNS)]:
+                columns = metric.columns(points.rows(a, b))
+                theirs = self._clusters(a, b)
+                column_edges = self._within(theirs, a, b)
+                below = np.zeros((len(by_column), b - a))
+                for (leaf, prepared), edges in zip(leaves, row_edges, strict=True):
+                    shape = len(prepared.source), b - a
+                    distances = buffer[: shape[0] * shape[1]].reshape(shape)
+                    metric.fill(prepared, columns, scratch, distances, 0)
+                    if a == start:
+                        diagonal = np.arange(shape[0])
+                        distances[diagonal, leaf.start + diagonal] = 0
+                    corner = theirs.start, leaf.start
+                    kernel.add_both(distances, column_edges, edges, by_row, corner, below)
+                if a >= stop:
+                    by_column[:, a - stop : b - stop] = below
+        return PairSums(by_row, mine, by_column)
+
+    def _clusters(self, start: int, stop: int) -> slice:
+        """Clusters that points [start, stop) are of."""
+        first = int(np.searchsorted(self.edges, start, side="right")) - 1
+        return slice(first, int(np.searchsorted(self.edges, stop, side="left")))
+
+    def _within(self, clusters: slice, start: int, stop: int) -> Vector:
+        """Where in [start, stop) each of these clusters begins, and the last ends."""
+        edges: Vector = np.clip(self.edges[clusters.start : clusters.stop + 1], start, stop) - start
+        return edges
+
+
+def most_clusters_of_a_panel(sizes: Vector, panel_rows: int) -> int:
+    """Most clusters that ``panel_rows`` points in a row are of, where they lie cluster by
+    cluster."""
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    starts = np.arange(0, edges[-1], panel_rows)
+    firsts = np.searchsorted(edges, starts, side="right")
+    lasts = np.searchsorted(edges, np.minimum(starts + panel_rows, edges[-1]), side="left")
+    return int((lasts - firsts).max()) + 1
+
+
+def _following(start: int, n: int, step: int) -> list[tuple[int, int]]:
+    return [(start + a, start + b) for a, b in ranges(n - start, step)]

@@ -1,0 +1,299 @@
+"""One page about a clustering: how it scores, and how much better any other could."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from silchunk.agreement import LabelAgreement, compare_labels
+from silchunk.bound_result import BoundResult, family
+from silchunk.bounds import silhouette_bounds
+from silchunk.dunn import dunn_score
+from silchunk.engine import Scheduler
+from silchunk.indices import calinski_harabasz_score, davies_bouldin_score
+from silchunk.labels import Labels, check_number_of_clusters, read_labels
+from silchunk.metric_kinds import PairwiseMetric
+from silchunk.panels import PointPanels
+from silchunk.plan import Plan
+from silchunk.prepare import FITTED_METRICS, Arguments, metric_of, opened, prepared
+from silchunk.progress import Progress
+from silchunk.rounding import at_most
+from silchunk.rows import RowSource, SelectedRows
+from silchunk.silhouette_result import SilhouetteTable
+from silchunk.silhouettes import silhouette_table
+
+SIZES = "clusters of these sizes"
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """An upper bound, and how a score stands to it.
+
+    Attributes
+    ----------
+    whose : str
+        The clusterings that it is over.
+    bound : float
+    wcre : float
+        Worst-case relative error, (bound - score) / bound; 0 if the bound is 0.
+    """
+
+    whose: str
+    bound: float
+    wcre: float
+
+    @property
+    def reached(self) -> float:
+        """Share of the bound that the score reaches, 1 - wcre: of the best possible, at least."""
+        return 1.0 - self.wcre
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Evaluation:
+    """What `evaluate` found. Printing it gives a page to read.
+
+    Attributes
+    ----------
+    silhouettes : SilhouetteTable
+        Of points and clusters.
+    micro, macro : float
+        Average silhouette width, and mean of the clusters' means.
+    bounds : BoundResult
+    any_clustering, smallest_cluster, these_sizes : Ceiling
+        For ``micro``: over any clustering, over those with no cluster smaller than the smallest
+        one here, and over those with clusters of just these sizes.
+    macro_these_sizes : Ceiling
+        For ``macro``, over clusterings with clusters of just these sizes.
+    dunn : float
+    davies_bouldin, calinski_harabasz : float or None
+        None for a distance matrix, which has no centroids.
+    agreement : LabelAgreement or None
+        With the true labels, if these were given.
+    """
+
+    silhouettes: SilhouetteTable
+    bounds: BoundResult
+    any_clustering: Ceiling
+    smallest_cluster: Ceiling
+    these_sizes: Ceiling
+    macro_these_sizes: Ceiling
+    dunn: float
+    davies_bouldin: float | None
+    calinski_harabasz: float | None
+    agreement: LabelAgreement | None
+
+    @property
+    def micro(self) -> float:
+        """Average silhouette width."""
+        return self.silhouettes.micro
+
+    @property
+    def macro(self) -> float:
+        """Mean of the clusters' mean silhouettes."""
+        return self.silhouettes.macro
+
+    @property
+    def plan(self) -> Plan:
+        """How the bounds were cut, the largest of the jobs."""
+        return self.bounds.plan
+
+    def facts(self) -> dict[str, Any]:
+        """Numbers for programs."""
+        clusters = self.silhouettes.clusters
+        return {
+            "n": self.bounds.n,
+            "n_clusters": len(clusters.labels),
+            "metric": self.silhouettes.metric,
+            "micro": self.micro,
+            "macro": self.macro,
+            "ceilings": {
+                name: {"whose": c.whose, "upper_bound": c.bound, "wcre": c.wcre}
+                for name, c in (
+                    ("any_clustering", self.any_clustering),
+                    ("smallest_cluster", self.smallest_cluster),
+                    ("these_sizes", self.these_sizes),
+                    ("macro_these_sizes", self.macro_these_sizes),
+                )
+            },
+            "dunn": self.dunn if math.isfinite(self.dunn) else None,  # JSON has no infinity
+            "davies_bouldin": self.davies_bouldin,
+            "calinski_harabasz": self.calinski_harabasz,
+            "clusters": [
+                {"label": str(label), "size": size, "mean": mean, "negative": negative}
+                for label, size, mean, negative in zip(
+                    clusters.labels,
+                    clusters.sizes.tolist(),
+                    clusters.means.tolist(),
+                    clusters.negative.tolist(),
+                    strict=True,
+                )
+            ],
+            "agreement": None
+            if self.agreement is None
+            else {
+                name: getattr(self.agreement, name) for name in ("ari", "ami", "nmi", "accuracy")
+            },
+        }
+
+    def __repr__(self) -> str:
+        table = str(self.silhouettes).splitlines()
+        lines = [
+            f"A clustering of {self.bounds.n:,} points into {self.silhouettes.n_clusters:,} "
+            f"clusters ({self.silhouettes.metric} distance)",
+            "",
+            textwrap.fill(self._verdict(), 98),
+            "",
+            "silhouette, from -1 to 1                      score   at most   reached",
+            f"  mean over points (micro)                {self.micro:>9.3f}",
+            *(
+                _line(ceiling)
+                for ceiling in (self.any_clustering, self.smallest_cluster, self.these_sizes)
+            ),
+            f"  mean of cluster means (macro)           {self.macro:>9.3f}",
+            _line(self.macro_these_sizes),
+            "  at most: no such clustering scores more; reached: of the best possible, at least",
+            "",
+            "other indices",
+            f"  Dunn               {self.dunn:>12.4g}   higher is better",
+        ]
+        if self.davies_bouldin is not None and self.calinski_harabasz is not None:
+            lines += [
+                f"  Davies-Bouldin     {self.davies_bouldin:>12.4g}   lower is better, 0 at best",
+                f"  Calinski-Harabasz  {self.calinski_harabasz:>12.4g}   higher is better",
+            ]
+        lines += ["", *table[3:]]
+        if self.agreement is not None:
+            lines += ["", str(self.agreement)]
+        return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        ceiling = self.these_sizes
+        if self.micro <= 0:
+            return (
+                "On average, points of your clustering are no nearer to their own cluster than to "
+                "another one."
+            )
+        return (
+            f"Your clustering reaches at least {int(100 * ceiling.reached)}% of the best possible "
+            f"with these cluster sizes, and {int(100 * self.any_clustering.reached)}% of what any "
+            "clustering could."
+        )
+
+
+def evaluate(
+    X: Any,
+    labels: Any,
+    *,
+    true_labels: Any = None,
+    metric: str | Callable[..., float] = "euclidean",
+    metric_params: Mapping[str, Any] | None = None,
+    noise: str | None = None,
+    dtype: Any = None,
+    validate: bool = True,
+    memory: int | str | None = None,
+    progress: Progress = None,
+    scheduler: Scheduler = None,
+) -> Evaluation:
+    """Judge a clustering: its scores, their ceilings, the other indices, each cluster.
+
+    Parameters
+    ----------
+    X, labels, metric, metric_params, noise, dtype, validate, memory, progress, scheduler
+        As in `silhouette_table`. Points that are dropped as noise count for nothing in the bounds,
+        either.
+    true_labels : (n,) labels of any kind, optional
+        What the clustering should be, where that is known.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    InputError
+        X, labels or a parameter is wrong; the message says how.
+    OverBudgetError
+        It cannot be done within ``memory``.
+
+    Notes
+    -----
+    Three passes over the n² distances, for silhouettes, bounds and Dunn's index, each within
+    ``memory``.
+
+    Examples
+    --------
+    >>> X = [[0.2], [0.1], [0.12], [1.34], [1.11], [1.6]]
+    >>> page = evaluate(X, [0, 0, 0, 1, 1, 1])
+    >>> print(round(page.micro, 4), page.smallest_cluster.whose)  # the best of all clusterings
+    0.8335 clusters of 3 or more points
+    """
+    arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
+    matrix = metric_of(X, arguments) == "precomputed"
+    running: dict[str, Any] = {"memory": memory, "progress": progress, "scheduler": scheduler}
+    distances: dict[str, Any] = {
+        "metric": "precomputed" if matrix else metric,  # also of what is kept of a stored matrix
+        "metric_params": metric_params,
+        "dtype": dtype,
+        "validate": validate,
+    }
+    with opened(X, arguments) as source:
+        n = source.shape[0]
+        read = read_labels(labels, n, noise=noise)
+        check_number_of_clusters(read)
+        if metric in FITTED_METRICS and not metric_params and read.n_kept < n:
+            distances["metric_params"] = _fitted_params(source, arguments)
+        agreement = None if true_labels is None else compare_labels(true_labels, read)
+        table = silhouette_table(source, read, **distances, **running)
+        bounds = silhouette_bounds(
+            _kept(source, read, matrix),
+            cluster_sizes=read.sizes.tolist(),
+            **distances,
+            **running,
+        )
+        dunn = dunn_score(source, read, **distances, **running)
+        centroids = not matrix
+        davies_bouldin = davies_bouldin_score(source, read, **running) if centroids else None
+        calinski_harabasz = calinski_harabasz_score(source, read, **running) if centroids else None
+    assert bounds.sized is not None
+    smallest, sized, micro = int(read.sizes.min()), bounds.sized, table.micro
+    return Evaluation(
+        silhouettes=table,
+        bounds=bounds,
+        any_clustering=Ceiling(family(1, None), bounds.at(1), bounds.wcre(micro)),
+        smallest_cluster=Ceiling(
+            family(smallest, None), bounds.at(smallest), bounds.wcre(micro, smallest)
+        ),
+        these_sizes=Ceiling(SIZES, sized.asw, sized.wcre(micro)),
+        macro_these_sizes=Ceiling(SIZES, sized.macro, sized.macro_wcre(table.macro)),
+        dunn=float(dunn),
+        davies_bouldin=davies_bouldin,
+        calinski_harabasz=calinski_harabasz,
+        agreement=agreement,
+    )
+
+
+def _kept(source: RowSource, labels: Labels, matrix: bool) -> RowSource:
+    """The points that are not left out, or their distances."""
+    if labels.n_kept == source.shape[0]:
+        return source
+    return SelectedRows(source, np.flatnonzero(labels.codes >= 0), columns_too=matrix)
+
+
+def _fitted_params(source: RowSource, arguments: Arguments) -> Mapping[str, Any]:
+    """The metric's parameters from all points, so that bounds of fewer are in the same metric."""
+    with prepared(source, arguments) as job:
+        assert isinstance(job.panels, PointPanels)
+        assert isinstance(job.panels.metric, PairwiseMetric)
+        return job.panels.metric.params
+
+
+def _line(ceiling: Ceiling) -> str:
+    return (
+        f"    {ceiling.whose:<45} {at_most(ceiling.bound, 3):>9} "
+        f"{max(0, int(100 * ceiling.reached)):>8}%"
+    )
