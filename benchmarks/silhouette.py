@@ -38,11 +38,12 @@ SMALL = 3000  # points that kernels are compiled on
 
 MANHATTAN_PEER = """
 import json, sys, time
-import numpy
+import numpy, numpy.typing
 numpy.ArrayLike = numpy.typing.ArrayLike
 from manhattan_silhouette import silhouette_score_manhattan
-X, labels = numpy.load("X.npy"), numpy.load("labels.npy")
-silhouette_score_manhattan(X[:3000], labels[:3000])
+n, small = sys.argv[1:]
+silhouette_score_manhattan(numpy.load(f"X-{small}.npy"), numpy.load(f"labels-{small}.npy"))
+X, labels = numpy.load(f"X-{n}.npy"), numpy.load(f"labels-{n}.npy")
 began = time.perf_counter()
 score = silhouette_score_manhattan(X, labels)
 seconds = time.perf_counter() - began
@@ -142,19 +143,38 @@ JOBS = {
 }
 
 
-def run_job(name: str, n: int, folder: str | None) -> None:
+OWN_JOBS = [
+    ("exact", 10_000),
+    ("exact", PEER_SIZE),
+    ("exact", 2 * PEER_SIZE),
+    ("exact", LARGE),
+    ("sampled", LARGE),
+    ("manhattan", LARGE),
+    ("sqeuclidean", MILLION),
+    ("davies_bouldin", MILLION),
+    ("davies_bouldin_stored", MILLION),
+]
+PEER_JOBS = [
+    ("sklearn_exact", PEER_SIZE),
+    ("largest_error", PEER_SIZE),
+    ("scalable_64", LARGE),
+    ("scalable_512", LARGE),
+    ("sklearn_davies_bouldin", MILLION),
+]
+
+
+def run_job(name: str, n: int, folder: Path) -> None:
     """In a fresh process."""
     import numpy as np
 
-    job = JOBS[name]
-    small = labelled_points(SMALL)
-    if folder is not None:
+    small = [np.load(folder / f"{part}-{SMALL}.npy") for part in ("X", "labels")]
+    if name == "davies_bouldin_stored":
         davies_bouldin(*small)
-        report(_named, job, str(Path(folder) / "X.zarr"), str(Path(folder) / "labels.npy"))
+        report(_named, JOBS[name], str(folder / "X.zarr"), str(folder / f"labels-{n}.npy"))
         return
-    job(*small)
-    X, labels = labelled_points(n)
-    report(_named, job, X, labels.astype(np.int64))
+    JOBS[name](*small)
+    X, labels = (np.load(folder / f"{part}-{n}.npy") for part in ("X", "labels"))
+    report(_named, JOBS[name], X, labels)
 
 
 def _named(job, X, labels) -> dict:
@@ -162,34 +182,28 @@ def _named(job, X, labels) -> dict:
     return result if isinstance(result, dict) else {"score": float(result)}
 
 
-def stored_million(folder: Path) -> None:
-    """A million points in a Zarr array, and their labels."""
+def write_inputs(folder: Path) -> None:
+    """Points and labels of every size, the largest as a Zarr array too."""
     import numpy as np
     import zarr
 
-    X, labels = labelled_points(MILLION)
+    for n in (SMALL, 10_000, PEER_SIZE, 2 * PEER_SIZE, LARGE, MILLION):
+        X, labels = labelled_points(n)
+        np.save(folder / f"X-{n}.npy", X)
+        np.save(folder / f"labels-{n}.npy", labels)
     array = zarr.create_array(
         folder / "X.zarr", shape=X.shape, chunks=(16_384, X.shape[1]), dtype=X.dtype
     )
     array[:] = X
-    np.save(folder / "labels.npy", labels)
 
 
-def manhattan_peer(python: str, repeats: int) -> dict:
+def manhattan_peer(python: str, repeats: int, folder: str) -> dict:
     """The same points in another interpreter."""
-    import numpy as np
-
-    with tempfile.TemporaryDirectory() as folder:
-        for name, array in zip(("X", "labels"), labelled_points(LARGE), strict=True):
-            np.save(Path(folder) / f"{name}.npy", array)
-        runs = [
-            json.loads(
-                subprocess.run(
-                    [python, "-c", MANHATTAN_PEER], cwd=folder, check=True, capture_output=True
-                ).stdout
-            )
-            for _ in range(repeats)
-        ]
+    command = [python, "-c", MANHATTAN_PEER, str(LARGE), str(SMALL)]
+    runs = [
+        json.loads(subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout)
+        for _ in range(repeats)
+    ]
     seconds = statistics.median(run["seconds"] for run in runs)
     peak = max(run["peak_bytes"] for run in runs)
     return {**runs[0], "job": "manhattan_peer", "n": LARGE, "seconds": seconds, "peak_bytes": peak}
@@ -206,40 +220,19 @@ def main() -> None:
     parser.add_argument("--folder", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
-        run_job(options.job, options.n, options.folder)
+        run_job(options.job, options.n, Path(options.folder))
         return
     few = min(3, options.repeats)
-    rows = [
-        measure(__file__, job, n, options.repeats)
-        for job, n in (
-            ("exact", 10_000),
-            ("exact", PEER_SIZE),
-            ("exact", 2 * PEER_SIZE),
-            ("exact", LARGE),
-            ("sampled", LARGE),
-            ("manhattan", LARGE),
-            ("sqeuclidean", MILLION),
-            ("davies_bouldin", MILLION),
-        )
-    ]
+    peers = [] if options.no_peers else PEER_JOBS
     with tempfile.TemporaryDirectory() as folder:
-        stored_million(Path(folder))
-        rows.append(
-            measure(__file__, "davies_bouldin_stored", MILLION, options.repeats, "--folder", folder)
-        )
-    if not options.no_peers:
-        rows += [
-            measure(__file__, job, n, few)
-            for job, n in (
-                ("sklearn_exact", PEER_SIZE),
-                ("largest_error", PEER_SIZE),
-                ("scalable_64", LARGE),
-                ("scalable_512", LARGE),
-                ("sklearn_davies_bouldin", MILLION),
-            )
+        write_inputs(Path(folder))
+        rows = [
+            measure(__file__, job, n, repeats, "--folder", folder)
+            for jobs, repeats in ((OWN_JOBS, options.repeats), (peers, few))
+            for job, n in jobs
         ]
-    if options.manhattan_python:
-        rows.append(manhattan_peer(options.manhattan_python, few))
+        if options.manhattan_python:
+            rows.append(manhattan_peer(options.manhattan_python, few, folder))
     results = {"machine": machine(), "rows": rows}
     show(results)
     write_json(options.json, results)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from silchunk.buffers import borrowed
+from silchunk.errors import InputError
 from silchunk.kernels import silhouette as kernel
 from silchunk.panels import FromPoints, PanelSource, PointPanels
 from silchunk.plan import LEAF_ROWS, TILE_COLUMNS, ranges
@@ -42,9 +43,7 @@ class RowSilhouettes:
             low, high = int(tile.columns.min()), int(tile.columns.max()) + 1
             weights = self.sample_weight[low:high][tile.columns - low]
             kernel.add_weighted_rows(tile.distances, weights, tile.clusters, tile.edges, place)
-        out = kernel.empty_result(len(rows))
-        kernel.silhouettes(sums, codes.astype(np.int64), self.totals, out)
-        return out
+        return silhouettes_of(sums, codes, self.totals)
 
     def _rows(self, start: int, stop: int) -> tuple[Vector, Vector]:
         if self.sampled is None or self.sampled_codes is None:
@@ -53,6 +52,21 @@ class RowSilhouettes:
         if not isinstance(self.panels, FromPoints):
             part = slice(*np.searchsorted(self.sampled, [start, stop]))
         return self.sampled[part], self.sampled_codes[part]
+
+
+def silhouettes_of(sums: Block, codes: Vector, totals: Vector) -> Block:
+    """Silhouettes (r, 4) of points from their sums of distances (r, K).
+
+    Raises
+    ------
+    InputError
+        Sums are too large for float64.
+    """
+    if not np.isfinite(sums).all():
+        raise InputError("sums of distances are too large for float64. Divide X by a power of ten.")
+    out = kernel.empty_result(len(sums))
+    kernel.silhouettes(sums, codes.astype(np.int64), totals, out)
+    return out
 
 
 class PairSums(NamedTuple):

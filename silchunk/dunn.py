@@ -41,16 +41,17 @@ class _Reduction(NamedTuple):
 
     rows: Callable[..., None]  # kernel: a tile to a number for each row and cluster
     start: float  # of that number
+    dtype: type | None  # of it; None: of the distances
     combine: np.ufunc  # numbers of the rows of one cluster, and of both ways between two
     neutral: float  # to that
     once: bool  # whether one look at each pair of points is enough
 
 
 _REDUCTIONS = {
-    "least": _Reduction(kernel.least_rows, np.inf, np.minimum, np.inf, True),
-    "largest": _Reduction(kernel.largest_rows, 0.0, np.maximum, 0.0, True),
-    "sum": _Reduction(add_rows, 0.0, np.add, 0.0, False),
-    "farthest": _Reduction(kernel.least_rows, np.inf, np.maximum, 0.0, False),
+    "least": _Reduction(kernel.least_rows, np.inf, None, np.minimum, np.inf, True),
+    "largest": _Reduction(kernel.largest_rows, 0.0, None, np.maximum, 0.0, True),
+    "sum": _Reduction(add_rows, 0.0, np.float64, np.add, 0.0, False),
+    "farthest": _Reduction(kernel.least_rows, np.inf, None, np.maximum, 0.0, False),
 }
 # What each kind is read from; None: from means.
 _SEPARATIONS: dict[str, str | None] = {
@@ -251,8 +252,7 @@ def _refuse_without_means(X: Any, arguments: Arguments, separation: str, diamete
 def _labelled_job(
     X: Any, labels: Any, noise: str | None, arguments: Arguments, n_tables: int = 0
 ) -> Iterator[tuple[Job, Labels, Codes]]:
-    """A job over ``X``, its labels, and their codes as tasks carry them; of ``n_tables`` (K, K),
-    each task has its rows and K columns."""
+    """A job over ``X``, its labels, and their codes as tasks carry them."""
     found: list[Labels] = []
 
     def needs_of(n: int) -> Needs:
@@ -275,17 +275,15 @@ class _ByCluster(NamedTuple):
     """What has come of the rows of each cluster."""
 
     clusters: Vector  # (g,) int64
-    values: list[Block]  # (g, K) float64 for each table
+    values: list[Block]  # (g, K) for each table
 
 
 def _by_cluster(own: Vector, tables: list[Block], combine: list[np.ufunc]) -> _ByCluster:
     """Combine the rows of each cluster; ``own`` (r,) are theirs, ``tables`` (r, K)."""
     order = np.argsort(own, kind="stable")
     clusters, starts = np.unique(own[order], return_index=True)
-    pairs = zip(combine, tables, strict=True)
-    return _ByCluster(
-        clusters, [ufunc.reduceat(table[order], starts, axis=0) for ufunc, table in pairs]
-    )
+    both = zip(combine, tables, strict=True)
+    return _ByCluster(clusters, [how.reduceat(table[order], starts, axis=0) for how, table in both])
 
 
 @dataclass(frozen=True)
@@ -301,7 +299,8 @@ class _ReducePairs:
     def __call__(self, start: int, stop: int) -> list[_ByCluster]:
         reductions = [_REDUCTIONS[name] for name in self.names]
         rows, own = kept_rows(self.codes, start, stop)
-        tables = [np.full((len(rows), self.n_clusters), one.start) for one in reductions]
+        shape, dtype = (len(rows), self.n_clusters), self.panels.dtype
+        tables = [np.full(shape, one.start, one.dtype or dtype) for one in reductions]
         once = all(one.once for one in reductions)
         for tile in panel_tiles(self.panels, self.codes, rows, start, once=once):
             for one, table in zip(reductions, tables, strict=True):

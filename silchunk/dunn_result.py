@@ -81,7 +81,8 @@ class _FindExtremes:
 
     def __call__(self, start: int, stop: int) -> list[Witnessed]:
         rows, own = kept_rows(self.codes, start, stop)
-        values, pairs = np.array([np.inf, -1.0]), np.zeros((2, 2), np.int64)
+        values = np.array([np.inf, -1.0], self.panels.dtype)
+        pairs = np.zeros((2, 2), np.int64)
         for tile in panel_tiles(self.panels, self.codes, rows, start):
             part, distances, columns, clusters, edges = tile
             kernel.update_extremes(

@@ -20,7 +20,7 @@ from silchunk.rows import Block, RowSource, float_dtype
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
-# Features that are held sorted. Sums do not depend on it.
+# Features that are held sorted. Fixed, as it sets the order in which they are summed.
 FEATURES = 16
 
 
@@ -134,7 +134,8 @@ def manhattan_sums(
     Returns
     -------
     (n, K) float64
-        Rows of points that have no cluster are zero.
+        Rows of points that have no cluster are zero. Sums above 2¹⁰²² may come out as infinity or
+        NaN.
     """
     assert not where.distributed
     n, d = points.shape

@@ -18,6 +18,7 @@ from silchunk.cluster_sums import (
     RowSilhouettes,
     SumPairs,
     most_clusters_of_a_panel,
+    silhouettes_of,
 )
 from silchunk.draws import draw_stratified
 from silchunk.errors import InputError, OverBudgetError
@@ -235,10 +236,8 @@ class ByPairs:
         job.map(task, add, "silhouettes", ranges(len(order), PREFERRED_PANEL_ROWS))
         out = kernel.empty_result(job.n)
         for a, b in ranges(len(order), REDUCED_POINTS):
-            codes = labels.codes[order[a:b]].astype(np.int64)
-            some = np.empty((b - a, RESULTS))
-            kernel.silhouettes(np.ascontiguousarray(sums[:, a:b].T), codes, clusters.totals, some)
-            out[order[a:b]] = some
+            some = np.ascontiguousarray(sums[:, a:b].T)
+            out[order[a:b]] = silhouettes_of(some, labels.codes[order[a:b]], clusters.totals)
         job.table.append(out)
 
 
@@ -267,10 +266,8 @@ class ByCoordinates:
             progress=job.progress,
         )
         for a, b in ranges(job.n, REDUCED_POINTS):
-            out = np.empty((b - a, RESULTS))
-            codes = clusters.labels.codes[a:b].astype(np.int64)
-            kernel.silhouettes(sums[a:b], codes, clusters.totals, out)
-            job.table.append(out)
+            codes = clusters.labels.codes[a:b]
+            job.table.append(silhouettes_of(sums[a:b], codes, clusters.totals))
 
 
 @dataclass(frozen=True)

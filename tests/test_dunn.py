@@ -15,6 +15,7 @@ import silchunk
 from silchunk import errors
 from silchunk.dunn import dunn_score, generalized_dunn_score
 from silchunk.errors import InputError, SlowMetricWarning, ZeroDiameterWarning
+from silchunk.kernels import dunn as kernel
 
 SEPARATIONS = ("single", "complete", "average", "hausdorff", "centroid", "average_to_centroid")
 DIAMETERS = ("complete", "average", "centroid")
@@ -154,7 +155,9 @@ def test_matrices(tmp_path):
     check_every_kind(X, D, labels, KINDS_OF_DISTANCES, D, **options)
     np.save(tmp_path / "D.npy", D)
     check_every_kind(X, D, labels, KINDS_OF_DISTANCES[:3], tmp_path / "D.npy", **options)
-    store = silchunk.build_distances(X, tmp_path / "D.silchunk", metric="manhattan")
+    store = silchunk.build_distances(
+        X, tmp_path / "D.silchunk", metric="manhattan", dtype="float64"
+    )
     check_every_kind(X, D, labels, KINDS_OF_DISTANCES, store)
     check_every_kind(X, D, labels, KINDS_OF_DISTANCES[:3], str(tmp_path / "D.silchunk"))
 
@@ -239,6 +242,18 @@ def test_lowest_witnesses_in_several_panels(metric):
     found = dunn_score(source, labels, metric=metric, return_witnesses=True)
     assert (found.separation, found.separation_points) == (separation, apart)
     assert (found.diameter, found.diameter_points) == (diameter, wide)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_zeros_with_a_sign_are_zeros(dtype):
+    distances = np.array([[0.0, -0.0, 0.0, -0.0], [-0.0, 0.0, -0.0, 0.0]], dtype)
+    rows, codes, clusters = np.array([0, 1]), np.array([0, 0]), np.array([0, 1])
+    values, pairs = np.array([np.inf, -1.0], dtype), np.zeros((2, 2), np.int64)
+    kernel.update_extremes(
+        distances, rows, codes, np.arange(4), clusters, np.array([0, 2, 4]), values, pairs
+    )
+    assert values.tolist() == [0.0, 0.0]
+    assert pairs.tolist() == [[0, 2], [0, 1]]
 
 
 # Labels and noise.
