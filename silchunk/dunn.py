@@ -17,7 +17,8 @@ import numpy as np
 
 from silchunk.centroids import grid_ranges, mean_distances, moments
 from silchunk.distances import find_store
-from silchunk.dunn_result import DunnResult, extremes, kept_rows, panel_tiles, ratio
+from silchunk.dunn_jobs import extremes, kept_rows, panel_tiles
+from silchunk.dunn_result import DunnResult, ratio
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError
 from silchunk.kernels import dunn as kernel

@@ -50,7 +50,8 @@ def silhouette_table(
         What points labelled -1 are: a cluster like any other (with a warning, unless said so),
         left out of everything, or each a cluster of its own.
     sample_weight : (n,) array of float, optional
-        A point of weight w counts as w copies of it; finite and not negative.
+        A point of weight w counts as w copies of it; finite, not negative, and in all more than
+        there are clusters. A cluster of weight 1 or less counts as a single point, with s = 0.
     sample_size : int, optional
         Look at so many points only, drawn from each cluster in proportion to its size and two at
         least, each against all n points: estimates without bias, with standard errors.

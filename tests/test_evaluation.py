@@ -169,9 +169,16 @@ def test_dropped_noise_and_a_metric_of_all_points(metric):
     X, labels = blobs(90, 2, 4)
     labels = labels - 1
     X[labels < 0] *= [1, 1000]  # the variance is theirs
+    kept = labels >= 0
     page = evaluate(X, labels, metric=metric, noise="drop")
-    check_ceilings(page)
     assert page.micro == silchunk.silhouette_score(X, labels, metric=metric, noise="drop")
+    of_all = {
+        "seuclidean": {"V": X.var(axis=0, ddof=1)},
+        "mahalanobis": {"VI": np.linalg.inv(np.cov(X.T))},
+    }
+    bounds = silhouette_bounds(X[kept], metric=metric, metric_params=of_all[metric])
+    assert page.any_clustering.bound == pytest.approx(bounds.at(1), abs=1e-11)
+    check_ceilings(page)
 
 
 def test_noise_points_alone():

@@ -138,6 +138,8 @@ def test_summaries_of_a_few_clusters_at_a_time(monkeypatch):
         monkeypatch.setattr(silhouette_result, "BLOCK_ROWS", block)
         table = silhouette_table(X, labels)
         assert np.array_equal(summaries(table), expected)
+        for first, last in table._groups():
+            assert table.clusters.sizes[first:last].sum() <= group or last - first == 1
         weighted = silhouette_table(X, labels, sample_weight=np.ones(300))
         np.testing.assert_allclose(summaries(weighted), expected, rtol=0, atol=1e-12)
 

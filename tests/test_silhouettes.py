@@ -99,6 +99,20 @@ def test_a_callable(scheduler):  # scikit-learn#24903
     np.testing.assert_allclose(found, definition(D, labels).s, rtol=0, atol=1e-12)
 
 
+def not_quite_zero(u, v):
+    return float(np.abs(u - v).max()) + 1e-8  # from a point to itself as well
+
+
+@pytest.mark.parametrize("way", [ByPairs(), ByRows()])
+def test_the_distance_to_itself_counts_for_nothing(way, monkeypatch):
+    run_only(monkeypatch, way)
+    X, labels = blobs(70, 2, 4)
+    D = [[not_quite_zero(u, v) for v in X] for u in X]
+    with pytest.warns(SlowMetricWarning):
+        table = silhouette_table(X, labels, metric=not_quite_zero)
+    np.testing.assert_allclose(table.a, definition(D, labels).a, rtol=0, atol=1e-12)
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_ties_and_equal_points(data):

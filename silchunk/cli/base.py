@@ -97,6 +97,7 @@ WORDS = (
     (r'metric="precomputed"', "--metric precomputed"),
     (r'dtype="(\w+)"', r"--dtype \1"),
     (r'keep_bits="(\w+)"', r"--keep-bits \1"),
+    (r'noise="(\w+)"', r"--noise \1"),
     (r"memory= to", "--memory to"),
     (r"memory=", "--memory"),
     (r"min_cluster_size", "--min-cluster-size"),

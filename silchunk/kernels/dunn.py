@@ -83,7 +83,7 @@ def _update_extremes(
             part, points = row[begin:end], columns[begin:end]
             value = _least(part)
             tied = value == values[BETWEEN]
-            if value < values[BETWEEN] or False:
+            if value < values[BETWEEN] or (tied and lower <= pairs[BETWEEN, 0]):
                 _keep_pair(part, value, points, point, pairs[BETWEEN], tied)
                 values[BETWEEN] = value
         part, points = row[first:last], columns[first:last]
