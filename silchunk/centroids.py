@@ -118,7 +118,7 @@ def _refuse_overflow(found: Moments) -> None:
 
 def grid_ranges(job: Job) -> list[tuple[int, int]]:
     """Row ranges of a pass over the points, as long as the plan lets them be."""
-    return scan.grid_ranges(job.n, job.plan.read_rows)
+    return scan.grid_ranges(job.source, job.plan.read_rows)
 
 
 @dataclass(frozen=True)
@@ -229,12 +229,24 @@ class _Points:
             block = whole[first:last]
             if not kept.all():
                 block = block[kept]
-            codes, firsts, clusters = np.unique(
-                own[first:last][kept], return_index=True, return_inverse=True
-            )
+            codes, firsts, clusters = _numbered(own[first:last][kept])
             if self.directions:
                 block = _directions(block)
             yield _GridBlock(block, clusters, weights[first:last][kept], codes, firsts)
+
+
+def _numbered(codes: Vector) -> tuple[Vector, Vector, Vector]:
+    """Distinct codes, ascending, the first place of each, and which of them stands where.
+
+    As `numpy.unique` has it, without sorting.
+    """
+    distinct = np.flatnonzero(np.bincount(codes))
+    number = np.empty(distinct[-1] + 1 if len(distinct) else 0, np.int64)
+    number[distinct] = np.arange(len(distinct))
+    numbered = number[codes]
+    firsts = np.empty(len(distinct), np.int64)
+    firsts[numbered[::-1]] = np.arange(len(codes))[::-1]  # of equals, the last one written stays
+    return distinct, firsts, numbered
 
 
 class _BlockMoments(NamedTuple):

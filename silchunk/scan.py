@@ -13,11 +13,13 @@ from silchunk import engine
 from silchunk.errors import InputError, LooksPrecomputedWarning, warn
 from silchunk.metric_kinds import Frame
 from silchunk.plan import ranges
-from silchunk.rows import Block, RowSource, float_dtype
+from silchunk.rows import ArrayRows, Block, RowSource, float_dtype
 
 # Sums run over blocks of this many rows on a fixed grid, so that they do not depend on how the
 # points are stored or read.
 GRID_ROWS = 4096
+# Rows in memory are looked at where they are: so many times more for each task.
+VIEWED_AT_ONCE = 8
 # Bytes of one part of a fingerprint, counted in float64.
 DIGEST_BYTES = 8 << 20
 # A square input is compared with its transpose on this many leading rows and columns.
@@ -64,11 +66,12 @@ class _Products:
     centre: Block
 
     def __call__(self, start: int, stop: int) -> list[Block]:
-        block = self.points.rows(start, stop) - self.centre
-        return [
-            block[first : first + GRID_ROWS].T @ block[first : first + GRID_ROWS]
-            for first in range(0, len(block), GRID_ROWS)
-        ]
+        rows = self.points.rows(start, stop)
+        products = []
+        for first, last in ranges(stop - start, GRID_ROWS):
+            block = rows[first:last] - self.centre
+            products.append(block.T @ block)
+        return products
 
 
 def scan_points(
@@ -91,7 +94,9 @@ def scan_points(
         np.maximum(high, summary.high, out=high)
 
     task = _Summarise(points, name, allow_missing)
-    engine.map_panels(task, grid_ranges(n, read_rows), combine, where=where, progress=False)
+    # Where values may be missing they are filled in, in a copy.
+    parts = ranges(n, GRID_ROWS) if allow_missing else grid_ranges(points, read_rows)
+    engine.map_panels(task, parts, combine, where=where, progress=False)
     with np.errstate(over="ignore", invalid="ignore"):
         centre = np.sum(sums, axis=0) / n
         extent = high - low
@@ -143,7 +148,7 @@ def covariance(points: RowSource, frame: Frame, *, where: engine.Executor, read_
             total[:] += block
 
     task = _Products(points, frame.centre)
-    engine.map_panels(task, grid_ranges(n, read_rows), combine, where=where, progress=False)
+    engine.map_panels(task, grid_ranges(points, read_rows), combine, where=where, progress=False)
     return total / (n - 1)
 
 
@@ -177,7 +182,7 @@ def refuse_zero_rows(
             )
 
     task = _FindZeroRow(points)
-    ranges_ = grid_ranges(points.shape[0], read_rows)
+    ranges_ = grid_ranges(points, read_rows)
     engine.map_panels(task, ranges_, refuse, where=where, progress=False)
 
 
@@ -197,6 +202,10 @@ def warn_if_square(points: RowSource, name: str) -> None:
         )
 
 
-def grid_ranges(n: int, read_rows: int) -> list[tuple[int, int]]:
-    """Row ranges that begin on the grid, about as long as ``read_rows``."""
-    return ranges(n, max(GRID_ROWS, read_rows - read_rows % GRID_ROWS))
+def grid_ranges(points: RowSource, read_rows: int) -> list[tuple[int, int]]:
+    """Row ranges that begin on the grid, about as long as ``read_rows``; longer where reading
+    takes no memory."""
+    step = max(GRID_ROWS, read_rows - read_rows % GRID_ROWS)
+    if isinstance(points, ArrayRows) and points.dtype == float_dtype(points.dtype):
+        step *= VIEWED_AT_ONCE
+    return ranges(points.shape[0], step)
