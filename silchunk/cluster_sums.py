@@ -11,11 +11,16 @@ from silchunk.buffers import borrowed
 from silchunk.errors import InputError
 from silchunk.kernels import silhouette as kernel
 from silchunk.panels import FromPoints, PanelSource, PointPanels
-from silchunk.plan import LEAF_ROWS, TILE_COLUMNS, ranges
+from silchunk.plan import TILE_COLUMNS, ranges
 from silchunk.rows import Block
 from silchunk.tiles import Codes, labelled_tiles
 
 Vector = np.ndarray[Any, np.dtype[Any]]
+
+# Rows of a panel of pairs, and of its tiles: long enough that making columns ready, and calling
+# the kernels, costs little beside them.
+PAIR_ROWS = 512
+PAIR_TILE_ROWS = 128
 
 
 @dataclass(frozen=True)
@@ -90,15 +95,17 @@ class SumPairs:
     def __call__(self, start: int, stop: int) -> PairSums:
         metric, points, n = self.panels.metric, self.panels.points, self.panels.n
         own = points.rows(start, stop)
-        leaves = [(slice(a, b), metric.rows(own[a:b])) for a, b in ranges(len(own), LEAF_ROWS)]
+        leaves = [
+            (slice(a, b), metric.rows(own[a:b])) for a, b in ranges(len(own), PAIR_TILE_ROWS)
+        ]
         mine = self._clusters(start, stop)
         row_edges = [
             self._within(mine, start + leaf.start, start + leaf.stop) for leaf, _ in leaves
         ]
         by_row = np.zeros((len(self.edges) - 1, len(own)))
         by_column = np.empty((mine.stop - mine.start, n - stop))
-        scratch = np.empty(LEAF_ROWS * TILE_COLUMNS)
-        with borrowed((LEAF_ROWS * TILE_COLUMNS,), self.panels.dtype) as buffer:
+        scratch = np.empty(PAIR_TILE_ROWS * TILE_COLUMNS)
+        with borrowed((PAIR_TILE_ROWS * TILE_COLUMNS,), self.panels.dtype) as buffer:
             for a, b in [(start, stop), *_following(stop, n, TILE_COLUMNS)]:
                 columns = metric.columns(points.rows(a, b))
                 theirs = self._clusters(a, b)
@@ -128,13 +135,12 @@ class SumPairs:
         return edges
 
 
-def most_clusters_of_a_panel(sizes: Vector, panel_rows: int) -> int:
-    """Most clusters that ``panel_rows`` points in a row are of, where they lie cluster by
-    cluster."""
+def most_clusters_of_a_panel(sizes: Vector) -> int:
+    """Most clusters that the rows of a panel of pairs are of."""
     edges = np.concatenate([[0], np.cumsum(sizes)])
-    starts = np.arange(0, edges[-1], panel_rows)
+    starts = np.arange(0, edges[-1], PAIR_ROWS)
     firsts = np.searchsorted(edges, starts, side="right")
-    lasts = np.searchsorted(edges, np.minimum(starts + panel_rows, edges[-1]), side="left")
+    lasts = np.searchsorted(edges, np.minimum(starts + PAIR_ROWS, edges[-1]), side="left")
     return int((lasts - firsts).max()) + 1
 
 

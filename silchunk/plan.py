@@ -178,8 +178,8 @@ def plan_panels(
             distances += rows * HELD_VALUES * itemsize + 2 * HELD_VALUES * 8
             reduced = rows * BINS_BYTES
         elif by_tiles:
-            # One tile; the block of points once more, sorted by cluster.
-            distances = LEAF_ROWS * TILE_COLUMNS * itemsize + read_rows * (width + 4) * 8
+            # One tile, of a few leaves; the block of points once more, sorted by cluster.
+            distances = 4 * LEAF_ROWS * TILE_COLUMNS * itemsize + read_rows * (width + 4) * 8
             reduced = 2 * rows * clusters * 8 + outputs * n * 8
         elif clusters:
             # A few rows once more, sorted by cluster; the order.

@@ -14,6 +14,7 @@ import numpy as np
 from silchunk import engine
 from silchunk.centroids import CentroidSums, grid_ranges, moments
 from silchunk.cluster_sums import (
+    PAIR_ROWS,
     PairSums,
     RowSilhouettes,
     SumPairs,
@@ -26,7 +27,7 @@ from silchunk.kernels import silhouette as kernel
 from silchunk.labels import Labels, check_number_of_clusters, read_labels
 from silchunk.manhattan import FEATURES, manhattan_bytes, manhattan_sums
 from silchunk.panels import PointPanels
-from silchunk.plan import PREFERRED_PANEL_ROWS, ranges
+from silchunk.plan import ranges
 from silchunk.prepare import Arguments, Job, Needs, metric_of, prepared
 from silchunk.rows import RowSource, copy_to_npy, in_memory, reordered
 
@@ -204,12 +205,12 @@ class ByPairs:
 
     def needs(self, n: int, clusters: Clusters) -> Needs:
         labels = clusters.labels
-        most = most_clusters_of_a_panel(labels.sizes, PREFERRED_PANEL_ROWS)
+        most = most_clusters_of_a_panel(labels.sizes)
         if most > MOST_CLUSTERS_OF_A_PANEL:
             raise _UnsuitedError
         return Needs(
             outputs=5 * most,  # of a task that runs, and of those that wait for one before them
-            row_results=2 * labels.n_clusters,
+            row_results=4 * labels.n_clusters,
             result_bytes=8 * n * (labels.n_clusters + RESULTS + 1) + _label_bytes(n, clusters),
             table_columns=RESULTS,
             clusters=labels.n_clusters,
@@ -227,13 +228,13 @@ class ByPairs:
         sums = np.zeros((labels.n_clusters, len(order)))
 
         def add(index: int, pairs: PairSums) -> None:
-            start = index * PREFERRED_PANEL_ROWS
+            start = index * PAIR_ROWS
             stop = start + pairs.by_row.shape[1]
             sums[:, start:stop] += pairs.by_row
             sums[pairs.clusters, stop:] += pairs.by_column
 
         task = SumPairs(replace(job.panels, points=points), edges)
-        job.map(task, add, "silhouettes", ranges(len(order), PREFERRED_PANEL_ROWS))
+        job.map(task, add, "silhouettes", ranges(len(order), PAIR_ROWS))
         out = kernel.empty_result(job.n)
         for a, b in ranges(len(order), REDUCED_POINTS):
             some = np.ascontiguousarray(sums[:, a:b].T)
