@@ -95,9 +95,7 @@ class SumPairs:
     def __call__(self, start: int, stop: int) -> PairSums:
         metric, points, n = self.panels.metric, self.panels.points, self.panels.n
         own = points.rows(start, stop)
-        leaves = [
-            (slice(a, b), metric.rows(own[a:b])) for a, b in ranges(len(own), PAIR_TILE_ROWS)
-        ]
+        leaves = [(slice(a, b), metric.rows(own[a:b])) for a, b in ranges(len(own), PAIR_TILE_ROWS)]
         mine = self._clusters(start, stop)
         row_edges = [
             self._within(mine, start + leaf.start, start + leaf.stop) for leaf, _ in leaves

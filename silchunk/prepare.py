@@ -37,6 +37,8 @@ Vector = np.ndarray[Any, np.dtype[Any]]
 
 # Input of up to this part of the budget is held in memory, so that it is read from disk once.
 HELD_SHARE = 8
+# Nor is it to take what tasks need where a budget is not much above what the libraries take.
+HELD_SHARE_BEYOND = 4
 # Metrics whose parameters, unless given, come from all points, as scikit-learn has it.
 FITTED_METRICS = ("seuclidean", "mahalanobis")
 
@@ -139,7 +141,7 @@ def opened(X: Any, arguments: Arguments) -> Iterator[RowSource]:
         yield source
         return
     where = engine.executor(arguments.scheduler)
-    held_bytes = engine.byte_budget(arguments.memory, where) // HELD_SHARE
+    held_bytes = _held_bytes(engine.byte_budget(arguments.memory, where))
     with scratch_folder(engine.scratch_parent()) as scratch, where.current():
         yield source.computed(scratch, 0 if where.distributed else held_bytes)
 
@@ -170,7 +172,7 @@ def prepared(
     name = _metric_name(arguments, kept)  # as `metric_of` has it
     where = engine.executor(arguments.scheduler)
     budget = engine.byte_budget(arguments.memory, where)
-    held_bytes = budget // HELD_SHARE
+    held_bytes = _held_bytes(budget)
     with scratch_folder(engine.scratch_parent()) as scratch, where.current():
         source = kept or as_rows(X)
         dtype = _panel_dtype(arguments, source, name)
@@ -246,6 +248,12 @@ def prepared(
             scratch,
             held_bytes,
         )
+
+
+def _held_bytes(budget: int) -> int:
+    """What of the input, and of a table of results, may be held in memory."""
+    beyond_libraries = max(0, budget - plan.RUNTIME_BYTES)
+    return min(budget // HELD_SHARE, beyond_libraries // HELD_SHARE_BEYOND)
 
 
 def metric_of(X: Any, arguments: Arguments) -> str:

@@ -166,7 +166,7 @@ def test_small_memory_takes_another_way_to_the_same(metric, monkeypatch):
     X, labels = blobs(6000, 2, 30)
     found = ways_taken(monkeypatch)
     much = samples(X, labels, metric, memory="4GiB")
-    little = samples(X, labels, metric, memory="235MiB")
+    little = samples(X, labels, metric, memory="237MiB")
     assert found == ["ByPairs" if metric == "euclidean" else "ByCoordinates", "ByRows"]
     np.testing.assert_allclose(little, much, rtol=0, atol=1e-12)
 
