@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from silchunk import scan
+from silchunk.cluster_sums import silhouettes_of
 from silchunk.errors import InputError
 from silchunk.kernels import centroids as kernel
 from silchunk.kernels import silhouette
@@ -141,7 +142,7 @@ class CentroidSums:
         for part, block, codes in _row_blocks(self.points, self.codes, start, stop, of.directions):
             sums = np.empty((len(block), len(of.weights)))
             kernel.sums_to_clusters(block, of.means, of.spreads, factors, sums)
-            silhouette.silhouettes(sums, codes, of.weights, out[part])
+            out[part] = silhouettes_of(sums, codes, of.weights)
         return out
 
 
@@ -169,7 +170,7 @@ class CentroidDistances:
             kernel.sums_to_clusters(block, self.centroids, nothing, factors, distances)
             if self.metric == "euclidean":
                 np.sqrt(distances, out=distances)
-            kernel.simplified_silhouettes(distances, codes, self.weights, out[part])
+            silhouette.silhouettes(distances, codes, self.weights, out[part])
         return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,6 +40,14 @@ class RowSilhouettes:
 
     def __call__(self, start: int, stop: int) -> Block:
         rows, codes = self._rows(start, stop)
+        kept = np.flatnonzero(codes >= 0)
+        out = kernel.empty_result(len(rows))
+        if len(kept):
+            out[kept] = silhouettes_of(self._sums(rows[kept]), codes[kept], self.totals)
+        return out
+
+    def _sums(self, rows: Vector) -> Block:
+        """Of distances from each row to each cluster, (r, K)."""
         sums = np.zeros((len(rows), len(self.totals)))
         for tile in labelled_tiles(self.panels, self.codes, rows):
             place = sums[tile.rows]
@@ -48,7 +57,7 @@ class RowSilhouettes:
             low, high = int(tile.columns.min()), int(tile.columns.max()) + 1
             weights = self.sample_weight[low:high][tile.columns - low]
             kernel.add_weighted_rows(tile.distances, weights, tile.clusters, tile.edges, place)
-        return silhouettes_of(sums, codes, self.totals)
+        return sums
 
     def _rows(self, start: int, stop: int) -> tuple[Vector, Vector]:
         if self.sampled is None or self.sampled_codes is None:
@@ -69,8 +78,12 @@ def silhouettes_of(sums: Block, codes: Vector, totals: Vector) -> Block:
     """
     if not np.isfinite(sums).all():
         raise InputError("sums of distances are too large for float64. Divide X by a power of ten.")
+    means = sums / totals
+    together = np.flatnonzero((codes >= 0) & (totals[codes] > 1))
+    own = codes[together]
+    means[together, own] = sums[together, own] / (totals[own] - 1)
     out = kernel.empty_result(len(sums))
-    kernel.silhouettes(sums, codes.astype(np.int64), totals, out)
+    kernel.silhouettes(means, codes.astype(np.int64), totals, out)
     return out
 
 
@@ -93,8 +106,8 @@ class SumPairs:
     edges: Vector  # (K + 1,) int64
 
     def __call__(self, start: int, stop: int) -> PairSums:
-        metric, points, n = self.panels.metric, self.panels.points, self.panels.n
-        own = points.rows(start, stop)
+        metric, n = self.panels.metric, self.panels.n
+        own = self.panels.points.rows(start, stop)
         leaves = [(slice(a, b), metric.rows(own[a:b])) for a, b in ranges(len(own), PAIR_TILE_ROWS)]
         mine = self._clusters(start, stop)
         row_edges = [
@@ -104,8 +117,8 @@ class SumPairs:
         by_column = np.empty((mine.stop - mine.start, n - stop))
         scratch = np.empty(PAIR_TILE_ROWS * TILE_COLUMNS)
         with borrowed((PAIR_TILE_ROWS * TILE_COLUMNS,), self.panels.dtype) as buffer:
-            for a, b in [(start, stop), *_following(stop, n, TILE_COLUMNS)]:
-                columns = metric.columns(points.rows(a, b))
+            for a, b, block in self._column_blocks(start, stop):
+                columns = metric.columns(block)
                 theirs = self._clusters(a, b)
                 column_edges = self._within(theirs, a, b)
                 below = np.zeros((len(by_column), b - a))
@@ -121,6 +134,15 @@ class SumPairs:
                 if a >= stop:
                     by_column[:, a - stop : b - stop] = below
         return PairSums(by_row, mine, by_column)
+
+    def _column_blocks(self, start: int, stop: int) -> Iterator[tuple[int, int, Block]]:
+        """The panel's own points, and those beyond it as wide as a tile, read many at a time."""
+        points, n = self.panels.points, self.panels.n
+        yield start, stop, points.rows(start, stop)
+        for first, last in ranges(n - stop, self.panels.read_rows):
+            read = points.rows(stop + first, stop + last)
+            for a, b in ranges(len(read), TILE_COLUMNS):
+                yield stop + first + a, stop + first + b, read[a:b]
 
     def _clusters(self, start: int, stop: int) -> slice:
         """Clusters that points [start, stop) are of."""
@@ -140,7 +162,3 @@ def most_clusters_of_a_panel(sizes: Vector) -> int:
     firsts = np.searchsorted(edges, starts, side="right")
     lasts = np.searchsorted(edges, np.minimum(starts + PAIR_ROWS, edges[-1]), side="left")
     return int((lasts - firsts).max()) + 1
-
-
-def _following(start: int, n: int, step: int) -> list[tuple[int, int]]:
-    return [(start + a, start + b) for a, b in ranges(n - start, step)]

@@ -7,8 +7,7 @@ Syst. Man Cybern. B 28 (1998) 301-315, doi:10.1109/3477.678624.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,18 +16,19 @@ import numpy as np
 
 from silchunk.centroids import grid_ranges, mean_distances, moments
 from silchunk.distances import find_store
-from silchunk.dunn_jobs import extremes, kept_rows, panel_tiles
+from silchunk.dunn_jobs import counted_rows, extremes, panel_tiles
 from silchunk.dunn_result import DunnResult, ratio
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError
 from silchunk.kernels import dunn as kernel
 from silchunk.kernels.centroids import sums_to_clusters
 from silchunk.kernels.silhouette import add_rows
-from silchunk.labels import Labels, check_number_of_clusters, read_labels
+from silchunk.labelled_jobs import labelled_job
+from silchunk.labels import Labels
 from silchunk.metrics import canonical_name
 from silchunk.panels import PanelSource
 from silchunk.plan import LEAF_ROWS, PREFERRED_PANEL_ROWS, ranges
-from silchunk.prepare import Arguments, Job, Needs, prepared
+from silchunk.prepare import Arguments, Job, Needs
 from silchunk.progress import Progress
 from silchunk.rows import Block, RowSource
 from silchunk.tiles import Codes
@@ -133,7 +133,7 @@ def dunn_score(
       diameter   1, from point 0 to point 2 of the same cluster
     """
     arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
-    with _labelled_job(X, labels, noise, arguments) as (job, _, codes):
+    with labelled_job(X, labels, noise, arguments, _needs(0)) as (job, _, codes):
         separation, diameter = extremes(job, codes)
     score = ratio(separation.value, diameter.value)
     if not return_witnesses:
@@ -217,12 +217,12 @@ def generalized_dunn_score(
     if None in used:
         _refuse_without_means(X, arguments, separation, diameter)
     if (separation, diameter) == ("single", "complete"):
-        with _labelled_job(X, labels, noise, arguments) as (job, _, codes):
+        with labelled_job(X, labels, noise, arguments, _needs(0)) as (job, _, codes):
             least, largest = extremes(job, codes)
         return ratio(least.value, largest.value)
     names = tuple(sorted(name for name in used if name))
     n_tables = len(names) + (_SEPARATIONS[separation] is None)
-    with _labelled_job(X, labels, noise, arguments, n_tables) as (job, known, codes):
+    with labelled_job(X, labels, noise, arguments, _needs(n_tables)) as (job, known, codes):
         tables = _tables(job, codes, known.n_clusters, names)
         if None in used:
             tables |= _tables_of_means(job, codes, known.n_clusters, separation, diameter)
@@ -249,27 +249,19 @@ def _refuse_without_means(X: Any, arguments: Arguments, separation: str, diamete
         )
 
 
-@contextmanager
-def _labelled_job(
-    X: Any, labels: Any, noise: str | None, arguments: Arguments, n_tables: int = 0
-) -> Iterator[tuple[Job, Labels, Codes]]:
-    """A job over ``X``, its labels, and their codes as tasks carry them."""
-    found: list[Labels] = []
+def _needs(n_tables: int) -> Callable[[int, Labels], Needs]:
+    """What so many K × K tables take."""
 
-    def needs_of(n: int) -> Needs:
-        known = read_labels(labels, n, noise=noise)
-        check_number_of_clusters(known)
-        found.append(known)
-        kept = known.n_clusters if n_tables else 0
+    def needs_of(n: int, labels: Labels) -> Needs:
+        kept = labels.n_clusters if n_tables else 0
         return Needs(
             outputs=0,
             row_results=2 * n_tables * kept,
-            result_bytes=known.codes.nbytes + 8 * (n_tables + 2) * kept**2,
+            result_bytes=8 * (n_tables + 2) * kept**2,
             clusters=max(kept, 1),
         )
 
-    with prepared(X, arguments, needs_of=needs_of) as job:
-        yield job, found[-1], job.shared(found[-1].codes, "codes")
+    return needs_of
 
 
 class _ByCluster(NamedTuple):
@@ -299,7 +291,7 @@ class _ReducePairs:
 
     def __call__(self, start: int, stop: int) -> list[_ByCluster]:
         reductions = [_REDUCTIONS[name] for name in self.names]
-        rows, own = kept_rows(self.codes, start, stop)
+        rows, own = counted_rows(self.codes, start, stop)
         shape, dtype = (len(rows), self.n_clusters), self.panels.dtype
         tables = [np.full(shape, one.start, one.dtype or dtype) for one in reductions]
         once = all(one.once for one in reductions)
@@ -343,7 +335,7 @@ class _SumToMeans:
     def __call__(self, start: int, stop: int) -> list[_ByCluster]:
         points, means = self.points.rows(start, stop), self.means[0 : self.n_clusters]
         blocks = ranges(stop - start, PREFERRED_PANEL_ROWS)
-        kept = [kept_rows(self.codes, start + a, start + b) for a, b in blocks]
+        kept = [counted_rows(self.codes, start + a, start + b) for a, b in blocks]
         return [
             _by_cluster(own, [_distances(points[rows - start], means)], [np.add])
             for rows, own in kept

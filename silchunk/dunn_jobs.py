@@ -31,7 +31,7 @@ class _FindExtremes:
     codes: Codes
 
     def __call__(self, start: int, stop: int) -> list[Witnessed]:
-        rows, own = kept_rows(self.codes, start, stop)
+        rows, own = counted_rows(self.codes, start, stop)
         values = np.array([np.inf, -1.0], self.panels.dtype)
         pairs = np.zeros((2, 2), np.int64)
         for tile in panel_tiles(self.panels, self.codes, rows, start):
@@ -57,7 +57,7 @@ def extremes(job: Job, codes: Codes) -> tuple[Witnessed, Witnessed]:
     return found[0], found[1]
 
 
-def kept_rows(codes: Codes, start: int, stop: int) -> tuple[Vector, Vector]:
+def counted_rows(codes: Codes, start: int, stop: int) -> tuple[Vector, Vector]:
     """(r,), (r,) int64: the points of a range that count, and their clusters."""
     own = codes[start:stop].astype(np.int64)
     kept = np.flatnonzero(own >= 0)

@@ -20,17 +20,17 @@ from silchunk.engine import Scheduler
 from silchunk.errors import CoincidentCentroidsWarning, InputError, warn
 from silchunk.kernels import centroids as kernel
 from silchunk.kernels.silhouette import S
-from silchunk.labels import Labels, check_number_of_clusters, read_labels
+from silchunk.labelled_jobs import labelled_job
+from silchunk.labels import Labels
 from silchunk.metrics import canonical_name
 from silchunk.plan import ranges
-from silchunk.prepare import Arguments, Job, Needs, prepared
+from silchunk.prepare import Arguments, Job, Needs
 from silchunk.progress import Progress
 from silchunk.rows import Block
+from silchunk.silhouette_result import checked_average
 from silchunk.tiles import Codes
 
 Vector = np.ndarray[Any, np.dtype[np.float64]]
-
-AVERAGES = ("micro", "macro")
 
 # Means this close, relative to their norms and spreads, differ by rounding only: each is off by
 # two roundings, of a mean and of what a block adds to it.
@@ -279,8 +279,7 @@ def simplified_silhouette_score(
     >>> round(simplified_silhouette_score(points, ["a", "a", "b"], average="macro"), 4)
     0.4359
     """
-    if average not in AVERAGES:
-        raise InputError(f"average must be 'micro' or 'macro'; got {average!r}.")
+    checked_average(average)
     arguments = Arguments(_checked_metric(metric), None, None, True, memory, progress, scheduler)
     samples, known = _simplified(X, labels, noise, arguments)
     kept = known.codes >= 0
@@ -300,18 +299,13 @@ def _clustered(
             f"X is a stored distance matrix ({kept.path}): centroids need points. Pass the points "
             "that it was built from."
         )
-    read: list[Labels] = []
 
-    def needs_of(n: int) -> Needs:
-        known = read_labels(labels, n, noise=noise)
-        check_number_of_clusters(known)
-        read.append(known)
-        # Codes, and a number for each point.
-        result_bytes = known.codes.nbytes + 8 * n
-        return Needs(outputs=0, row_results=4, result_bytes=result_bytes, clusters=known.n_clusters)
+    def needs_of(n: int, known: Labels) -> Needs:
+        # A number for each point.
+        return Needs(outputs=0, row_results=4, result_bytes=8 * n, clusters=known.n_clusters)
 
-    with prepared(X, arguments, needs_of=needs_of) as job:
-        yield job, read[-1], job.shared(read[-1].codes, "codes")
+    with labelled_job(X, labels, noise, arguments, needs_of) as ready:
+        yield ready
 
 
 class _Simplified(NamedTuple):

@@ -203,7 +203,7 @@ def plan_panels(
     if streamed:  # each batch of rows reads all points
         preferred = 2 * PREFERRED_PANEL_ROWS
     if by_tiles:  # of one length, so that sums are in one order
-        panel_rows = PREFERRED_PANEL_ROWS
+        panel_rows = panel_rows or PREFERRED_PANEL_ROWS
     sizes = [panel_rows or LEAF_ROWS]
     while panel_rows is None and sizes[-1] < min(LARGEST_PANEL_ROWS, preferred, n_rows):
         sizes.append(2 * sizes[-1])

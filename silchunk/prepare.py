@@ -68,6 +68,7 @@ class Needs:
     runtime_bytes: int = 0  # of libraries that are loaded for it
     sampled_rows: int | None = None  # as in `plan_panels`
     clusters: int = 0  # as in `plan_panels`
+    panel_rows: int | None = None  # as in `plan_panels`, where it has to be just so
     point_copies: int = 0  # of all points that are held beside the input
 
 
@@ -205,7 +206,7 @@ def prepared(
             outputs=needs.outputs,
             row_results=needs.row_results,
             panel_copies=panel_copies,
-            panel_rows=panel_rows,
+            panel_rows=panel_rows or needs.panel_rows,
             sampled_rows=needs.sampled_rows,
             clusters=needs.clusters,
             runtime_bytes=plan.RUNTIME_BYTES + _extra_runtime(name) + needs.runtime_bytes,

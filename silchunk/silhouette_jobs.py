@@ -35,7 +35,7 @@ Vector = np.ndarray[Any, np.dtype[Any]]
 
 RESULTS = 4  # numbers for each point
 # Sums are reduced to silhouettes this many points at a time.
-REDUCED_POINTS = 4096
+REDUCED_POINTS = 1024
 # Pairs are summed both ways unless panels are of more clusters than this, each of which costs a
 # pass over a number for each point.
 MOST_CLUSTERS_OF_A_PANEL = 16
@@ -210,10 +210,11 @@ class ByPairs:
             raise _UnsuitedError
         return Needs(
             outputs=5 * most,  # of a task that runs, and of those that wait for one before them
-            row_results=4 * labels.n_clusters,
+            row_results=2 * labels.n_clusters,
             result_bytes=8 * n * (labels.n_clusters + RESULTS + 1) + _label_bytes(n, clusters),
             table_columns=RESULTS,
             clusters=labels.n_clusters,
+            panel_rows=PAIR_ROWS,
             point_copies=1,
         )
 

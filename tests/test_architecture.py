@@ -31,7 +31,7 @@ LEVELS = [
     {"verify"},
     {"distances"},
     {"prepare"},
-    {"checkpoint", "centroids", "dunn_jobs"},
+    {"checkpoint", "centroids", "dunn_jobs", "labelled_jobs"},
     {"bound_jobs", "silhouette_jobs", "indices", "dunn"},
     {"sized", "sampling", "estimate", "silhouettes"},
     {"bounds", "build", "export"},

@@ -15,6 +15,7 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import silhouette_samples
 
 from silchunk import engine
+from silchunk.cluster_sums import silhouettes_of
 from silchunk.kernels import silhouette
 from silchunk.kernels.manhattan import GROUP
 from silchunk.manhattan import FEATURES, manhattan_bytes, manhattan_sums
@@ -230,8 +231,7 @@ def test_silhouettes(kind):
     X = points(kind, 150, 7, 9)
     codes = random_codes(150, 9, 9)
     codes[codes == 8] = np.where(np.arange((codes == 8).sum()), 7, 8)  # one point is alone
-    result = silhouette.empty_result(150)
-    silhouette.silhouettes(sums_of(X, codes), codes, np.bincount(codes).astype(float), result)
+    result = silhouettes_of(sums_of(X, codes), codes, np.bincount(codes).astype(float))
     expected = silhouette_samples(X, codes, metric="manhattan")
     np.testing.assert_allclose(result[:, silhouette.S], expected, rtol=0, atol=1e-10)
 

@@ -133,33 +133,3 @@ def sums_to_clusters(
             point[k] = given[k]
         for c in range(len(means)):
             out[i, c] = factors[c] * (squared_distance(point, means[c]) + spreads[c])
-
-
-@compiled  # type: ignore[untyped-decorator]
-def simplified_silhouettes(distances: Block, codes: Block, weights: Block, out: Block) -> None:
-    """Reduce distances to centroids to simplified silhouettes, laid out as silhouettes are.
-
-    Parameters
-    ----------
-    distances : (r, K) float64, of a point to each centroid
-    codes : (r,) int64, own cluster of each point; negative where it is left out
-    weights : (K,) float64, number of points of each cluster, or sum of their weights
-    out : (r, 4) float64, filled with a (NaN where the point is alone), b, s and the nearest other
-        cluster, the first of equals
-    """
-    for i in range(len(distances)):
-        own, nearest, least = codes[i], -1, np.inf
-        if own < 0:
-            out[i, :] = np.nan
-            continue
-        for c in range(distances.shape[1]):
-            if c != own and distances[i, c] < least:
-                nearest, least = c, distances[i, c]
-        out[i, 1], out[i, 3] = least, nearest
-        if weights[own] <= 1.0:
-            out[i, 0], out[i, 2] = np.nan, 0.0
-            continue
-        within = distances[i, own]
-        larger = max(within, least)
-        out[i, 0] = within
-        out[i, 2] = (least - within) / larger if larger > 0.0 else 0.0

@@ -1,4 +1,4 @@
-"""Silhouettes from sums of distances by cluster (Rousseeuw 1987, doi:10.1016/0377-0427(87)90125-7).
+"""Sums of distances by cluster; silhouettes (Rousseeuw 1987, doi:10.1016/0377-0427(87)90125-7).
 
 Of a point i in cluster C, a(i) is the mean distance to the others of C, b(i) the least mean
 distance to the points of another cluster, and s(i) = (b - a) / max(a, b); s = 0 for a point alone
@@ -19,31 +19,30 @@ A, B, S, NEAREST = range(4)
 
 
 @compiled  # type: ignore[untyped-decorator]
-def silhouettes(sums: Block, codes: Block, weights: Block, out: Block) -> None:
-    """Reduce sums of distances to silhouettes.
+def silhouettes(means: Block, codes: Block, weights: Block, out: Block) -> None:
+    """Reduce mean distances to silhouettes.
 
     Parameters
     ----------
-    sums : (r, K) float64, of a point's distances to each cluster, weighted
+    means : (r, K) float64, of a point to each cluster; to the others of its own
     codes : (r,) int64, own cluster of each point; negative where it is left out
     weights : (K,) float64, number of points of each cluster, or sum of their weights
     out : (r, 4) float64, filled with a (NaN where the point is alone), b, s and the nearest other
         cluster, the first of equals
     """
-    for i in range(len(sums)):
+    for i in range(len(means)):
         own, nearest, least = codes[i], -1, np.inf
         if own < 0:
             out[i, :] = np.nan
             continue
-        for c in range(sums.shape[1]):
-            mean = sums[i, c] / weights[c]
-            if c != own and mean < least:
-                nearest, least = c, mean
+        for c in range(means.shape[1]):
+            if c != own and means[i, c] < least:
+                nearest, least = c, means[i, c]
         out[i, 1], out[i, 3] = least, nearest
         if weights[own] <= 1.0:
             out[i, 0], out[i, 2] = np.nan, 0.0
             continue
-        within = sums[i, own] / (weights[own] - 1.0)
+        within = means[i, own]
         larger = max(within, least)
         out[i, 0] = within
         out[i, 2] = (least - within) / larger if larger > 0.0 else 0.0
