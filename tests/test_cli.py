@@ -241,6 +241,8 @@ def test_control_c_ends_cleanly(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        # Shells start what runs in the background with SIGINT ignored, these tests perhaps too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stderr.readline().startswith("silhouette bound: ")  # it is well under way
     began = time.monotonic()
