@@ -26,6 +26,9 @@ CACHED_BYTES = 1 << 20
 # two like clusters do; the rest is for what the sample that splits a row leaves open.
 SPLIT_FROM = 8192
 NEAREST_SHARE = 0.55
+# Where clusters are many and small, the least quotient is among fewer still. Much less would gain
+# little: the distances themselves cost as much as sorting half of them.
+SMALL_SHARE = 0.4
 # So many rows of a leaf are split before it is judged whether that is any use.
 TRIED_ROWS = 4
 
@@ -62,17 +65,18 @@ class Wanted:
         """
         n = rows.shape[1]
         step = max(1, CACHED_BYTES // (n * rows.itemsize))
-        splits = n >= SPLIT_FROM and self.fixed is None
-        split = np.empty((min(step, len(rows)) if splits else 0, n), rows.dtype)
+        shares = self._shares(n)
+        split = np.empty((min(step, len(rows)) if shares else 0, n), rows.dtype)
         tried = failed = first = 0
         while first < len(rows):
-            last = min(len(rows), first + (step if tried or not splits else min(step, TRIED_ROWS)))
-            # Rows of one leaf are alike: where most of the first were split in vain, the others are
-            # sorted whole at once.
-            splits = splits and 2 * failed <= tried
+            # Rows of one leaf are alike: where most of the first were split in vain, more is sorted
+            # of the others at once, and at last the whole.
+            if 2 * failed > tried:
+                shares, tried, failed = shares[1:], 0, 0
+            last = min(len(rows), first + (step if tried or not shares else min(step, TRIED_ROWS)))
             few = slice(first, last)
-            if splits:
-                near = nearest.split(rows[few], NEAREST_SHARE, split[: last - first])
+            if shares:
+                near = nearest.split(rows[few], shares[0], split[: last - first])
                 tried += last - first
             else:
                 rows[few].sort(axis=1)  # the point itself, at distance 0, comes first
@@ -81,6 +85,12 @@ class Wanted:
             if self.fixed is not None:
                 kernel.size_bounds(near, self.fixed.sizes, table[few])
             first = last
+
+    def _shares(self, n: int) -> tuple[float, ...]:
+        """Parts of a row that are worth sorting before the whole, the smallest first."""
+        if n < SPLIT_FROM or self.fixed is not None:
+            return ()
+        return (NEAREST_SHARE,) if self.curve else (SMALL_SHARE, NEAREST_SHARE)
 
     def _reduce_sorted(
         self, near: kernel.SortedRows, rows: Vector, bounds: Vector, total: Vector

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from silchunk.kernels.vectors import SCANNED, running_sums_of
+from silchunk.kernels.vectors import SCANNED, running_quotients
 
 Block = np.ndarray[Any, np.dtype[Any]]
 
@@ -124,18 +124,6 @@ def row_sums(rows: SortedRows, i: int, sums: Block, before: Block, after: Block)
 
 
 @compiled  # type: ignore[untyped-decorator]
-def partial_sums(row: Block, start: int, stop: int, partial: Block) -> None:
-    """``partial[k - start]`` = Σ of δ's at [start, k), for every k in [start, stop)."""
-    total = 0.0
-    whole = (stop - start) // SCANNED * SCANNED
-    if whole:
-        total = running_sums_of(row, start, start + whole, partial)
-    for t in range(whole, stop - start):
-        partial[t] = total
-        total += row[start + t]
-
-
-@compiled  # type: ignore[untyped-decorator]
 def block_quotients(
     row: Block,
     n: int,
@@ -146,23 +134,28 @@ def block_quotients(
     after: float,
     quotients: Block,
 ) -> None:
-    """q(k) for every k in [start, stop), in the place of the partial sums of that block.
+    """``quotients[k - start]`` = q(k) for every k in [start, stop), one block.
 
     ``inside`` is the sum of the block, ``before`` and ``after`` those of what is left and right;
-    q(0) and q(1) come out as 1. Loops count from 0, which lets them be compiled to vectors.
+    q(0) and q(1) come out as 1.
     """
     if after >= SAFE_RATIO * inside:
-        for t in range(stop - start):
-            k = start + t
-            own = before + quotients[t]
-            rest = after + (inside - quotients[t])
-            # S_{k-1}/(k-1) : R_k/(n-k), as one division.
-            quotients[t] = (own * (n - k)) / (rest * (k - 1))
+        left = 0.0
+        whole = start + (stop - start) // SCANNED * SCANNED
+        if whole > start:
+            left = running_quotients(row, start, whole, n, before, inside, after, quotients)
+        for k in range(whole, stop):
+            own, rest = before + left, after + (inside - left)
+            quotients[k - start] = (own * (n - k)) / (rest * (k - 1))
+            left += row[k]
     else:
-        rest = 0.0
+        left = rest = 0.0
+        for k in range(start, stop):
+            quotients[k - start] = before + left
+            left += row[k]
         for k in range(stop - 1, start - 1, -1):
             rest += row[k]
-            own = before + quotients[k - start]
+            own = quotients[k - start]
             quotients[k - start] = (own * (n - k)) / ((after + rest) * (k - 1))
     for k in range(start, min(stop, 2)):
         quotients[k - start] = 1.0
@@ -256,7 +249,6 @@ def _least_quotient(
             continue
         start = b * BLOCK
         stop = min(start + BLOCK, held)
-        partial_sums(row, start, stop, quotients)
         block_quotients(row, n, start, stop, before[b], sums[b], after[b], quotients)
         begin, end = max(start, first), min(stop - 1, last) + 1
         least = min(least, _least(quotients[begin - start : end - start]))
@@ -319,6 +311,5 @@ def size_bounds(rows: SortedRows, sizes: Block, out: Block) -> None:
             b = k // BLOCK
             start = b * BLOCK
             stop = min(start + BLOCK, n)
-            partial_sums(row, start, stop, quotients)
             block_quotients(row, n, start, stop, before[b], sums[b], after[b], quotients)
             out[i, j] = 1.0 - min(1.0, quotients[k - start])

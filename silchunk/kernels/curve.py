@@ -16,7 +16,6 @@ from silchunk.kernels.bound import (
     block_quotients,
     comparing,
     compiled,
-    partial_sums,
     quotient_at_start,
     quotient_floor,
     rest_step,
@@ -138,7 +137,6 @@ def _quotient_minima(
         if stays_above(levels[deepest // BLOCK + 1], b, held, n, before, after):
             quotients[start:stop] = 1.0
             continue
-        partial_sums(row, start, stop, quotients[start:stop])
         block_quotients(row, n, start, stop, before[b], sums[b], after[b], quotients[start:stop])
     _fold(quotients, held, n_clusters, n)
     _running_minima(quotients, n // n_clusters)

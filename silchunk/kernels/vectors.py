@@ -184,56 +184,180 @@ def split_block(
     return signature, generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def running_sums_of(typing_context: Any, values: Any, first: Any, last: Any, sums: Any) -> Any:
-    """``sums[t]`` = Σ ``values[first : first + t]`` in float64, for first + t in [first, last).
+def _running_sums(builder: Any, read: Any, total: Any) -> tuple[Any, Any]:
+    """Σ of all before this vector and in it left of each lane, and ``total`` with all of it added.
 
-    A whole number of SCANNED values, and at least one of them; returns the sum of them all. Within
-    a vector sums of two, four and eight are formed side by side, so that only one addition in
-    SCANNED waits for the one before it.
+    Sums of two, four and eight are formed side by side, so that only one addition in SCANNED waits
+    for the one before it.
     """
-    signature = types.float64(values, first, last, sums)
+    zero = ir.Constant(total.type, [0.0] * SCANNED)
+
+    def picked(value: Any, lanes: list[int]) -> Any:
+        """Lanes of ``value``, and from SCANNED on zeros."""
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), SCANNED), lanes)
+        return builder.shuffle_vector(value, zero, mask)
+
+    def moved(value: Any, by: int) -> Any:
+        return picked(value, [SCANNED] * by + list(range(SCANNED - by)))
+
+    scan = read if read.type == total.type else builder.fpext(read, total.type)
+    for by in (1, 2, 4):
+        scan = builder.fadd(scan, moved(scan, by))
+    left = builder.fadd(total, moved(scan, 1))
+    return left, builder.fadd(total, picked(scan, [SCANNED - 1] * SCANNED))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def running_quotients(
+    typing_context: Any,
+    values: Any,
+    first: Any,
+    last: Any,
+    n: Any,
+    before: Any,
+    inside: Any,
+    after: Any,
+    quotients: Any,
+) -> Any:
+    """``quotients[k - first]`` = (own (n - k)) / (rest (k - 1)) for k in [first, last), where
+
+        left = Σ ``values[first:k]``,  own = before + left,  rest = after + (inside - left).
+
+    A whole number of SCANNED values, and at least one of them, all in float64; returns the sum of
+    them all. Sums and divisions are in one loop, since they keep different units of the processor
+    busy.
+    """
+    signature = types.float64(values, first, last, n, before, inside, after, quotients)
     read_as = ir.VectorType(ELEMENTS[values.dtype], SCANNED)
     vector = ir.VectorType(ir.DoubleType(), SCANNED)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         source, target = (
-            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 3)
+            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 7)
         )
-        _, first, last, _ = arguments
-        zero = ir.Constant(vector, [0.0] * SCANNED)
+        _, first, last, n, *sums, _ = arguments
 
-        def picked(value: Any, lanes: list[int]) -> Any:
-            """Lanes of ``value``, and from SCANNED on zeros."""
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), SCANNED), lanes)
-            return builder.shuffle_vector(value, zero, mask)
+        def everywhere(value: Any) -> Any:
+            return _in_every_lane(builder, value, vector)
 
-        def moved(value: Any, by: int) -> Any:
-            return picked(value, [SCANNED] * by + list(range(SCANNED - by)))
+        before_all, inside, after_all = (everywhere(value) for value in sums)
+        sizes = everywhere(builder.sitofp(first, ir.DoubleType()))
+        sizes = builder.fadd(sizes, ir.Constant(vector, [float(t) for t in range(SCANNED)]))
+        all_points = everywhere(builder.sitofp(n, ir.DoubleType()))
+        zero, one = (ir.Constant(vector, [value] * SCANNED) for value in (0.0, 1.0))
 
-        before = builder.block
+        entry = builder.block
         loop = builder.append_basic_block("scan")
-        after = builder.append_basic_block("scanned")
+        done = builder.append_basic_block("scanned")
         builder.branch(loop)
 
         builder.position_at_end(loop)
-        t, total = builder.phi(first.type), builder.phi(vector)
+        t, k, total = builder.phi(first.type), builder.phi(vector), builder.phi(vector)
         at = builder.bitcast(builder.gep(source.data, [t]), read_as.as_pointer())
         read = builder.load(at, align=values.dtype.bitwidth // 8)
-        scan = read if values.dtype.bitwidth == 64 else builder.fpext(read, vector)
-        for by in (1, 2, 4):
-            scan = builder.fadd(scan, moved(scan, by))
+        left, total_then = _running_sums(builder, read, total)
+        own = builder.fadd(before_all, left)
+        rest = builder.fadd(after_all, builder.fsub(inside, left))
+        # S_{k-1}/(k-1) : R_k/(n-k), as one division.
+        quotient = builder.fdiv(
+            builder.fmul(own, builder.fsub(all_points, k)),
+            builder.fmul(rest, builder.fsub(k, one)),
+        )
         place = builder.gep(target.data, [builder.sub(t, first)])
-        at = builder.bitcast(place, vector.as_pointer())
-        builder.store(builder.fadd(total, moved(scan, 1)), at, align=8)
-        total_then = builder.fadd(total, picked(scan, [SCANNED - 1] * SCANNED))
+        builder.store(quotient, builder.bitcast(place, vector.as_pointer()), align=8)
         following = builder.add(t, ir.Constant(t.type, SCANNED))
-        for phi, start, result in ((t, first, following), (total, zero, total_then)):
+        k_then = builder.fadd(k, ir.Constant(vector, [float(SCANNED)] * SCANNED))
+        for phi, start, result in (
+            (t, first, following),
+            (k, sizes, k_then),
+            (total, zero, total_then),
+        ):
+            phi.add_incoming(start, entry)
+            phi.add_incoming(result, loop)
+        builder.cbranch(builder.icmp_signed("<", following, last), loop, done)
+
+        builder.position_at_end(done)
+        return builder.extract_element(total_then, ir.Constant(ir.IntType(32), 0))
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def three_smallest(
+    typing_context: Any, products: Any, halves: Any, first: Any, smallest: Any, labels: Any
+) -> Any:
+    """The three smallest of ``halves[k] - products[k, i]`` over all k, for each i in
+    [first, first + LANES), into ``smallest[:, i]``, and the k of the first two into
+    ``labels[:, i]``; of equals the first k.
+
+    ``products`` (K, r), ``halves`` (K,), K ≥ 1, and ``smallest`` (3, r) are C-contiguous and of one
+    dtype, ``labels`` (2, r) is int32. Where there are fewer than three, infinity and 0 stand.
+    """
+    signature = types.void(products, halves, first, smallest, labels)
+    element = ELEMENTS[products.dtype]
+    vector, integers = ir.VectorType(element, LANES), ir.VectorType(ir.IntType(32), LANES)
+    alignment = products.dtype.bitwidth // 8
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        arrays = [
+            context.make_array(signature.args[i])(context, builder, arguments[i])
+            for i in (0, 1, 3, 4)
+        ]
+        products, halves, smallest, labels = arrays
+        first = arguments[2]
+        n_centres, width = cgutils.unpack_tuple(builder, products.shape)
+        integer = first.type
+        infinite = ir.Constant(vector, [float("inf")] * LANES)
+        zero = ir.Constant(integers, [0] * LANES)
+
+        before = builder.block
+        loop = builder.append_basic_block("centres")
+        after = builder.append_basic_block("ranked")
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        k = builder.phi(integer)
+        best, second, third = (builder.phi(vector) for _ in range(3))
+        nearest, following = (builder.phi(integers) for _ in range(2))
+        place = builder.add(builder.mul(k, width), first)
+        at = builder.bitcast(builder.gep(products.data, [place]), vector.as_pointer())
+        half = _in_every_lane(builder, builder.load(builder.gep(halves.data, [k])), vector)
+        value = builder.fsub(half, builder.load(at, align=alignment))
+        label = _in_every_lane(builder, builder.trunc(k, ir.IntType(32)), integers)
+
+        def below(limit: Any) -> Any:
+            return builder.fcmp_ordered("<", value, limit)
+
+        nearer, near, close = below(best), below(second), below(third)
+        third_then = builder.select(near, second, builder.select(close, value, third))
+        second_then = builder.select(nearer, best, builder.select(near, value, second))
+        best_then = builder.select(nearer, value, best)
+        following_then = builder.select(nearer, nearest, builder.select(near, label, following))
+        nearest_then = builder.select(nearer, label, nearest)
+        k_then = builder.add(k, ir.Constant(integer, 1))
+        for phi, start, result in (
+            (k, ir.Constant(integer, 0), k_then),
+            (best, infinite, best_then),
+            (second, infinite, second_then),
+            (third, infinite, third_then),
+            (nearest, zero, nearest_then),
+            (following, zero, following_then),
+        ):
             phi.add_incoming(start, before)
             phi.add_incoming(result, loop)
-        builder.cbranch(builder.icmp_signed("<", following, last), loop, after)
+        builder.cbranch(builder.icmp_signed("<", k_then, n_centres), loop, after)
 
         builder.position_at_end(after)
-        return builder.extract_element(total_then, ir.Constant(ir.IntType(32), 0))
+
+        def store(values: list[Any], array: Any, kind: Any, align: int) -> None:
+            row = cgutils.unpack_tuple(builder, array.shape)[1]
+            for i, value in enumerate(values):
+                place = builder.add(builder.mul(ir.Constant(integer, i), row), first)
+                at = builder.bitcast(builder.gep(array.data, [place]), kind.as_pointer())
+                builder.store(value, at, align=align)
+
+        store([best_then, second_then, third_then], smallest, vector, alignment)
+        store([nearest_then, following_then], labels, integers, 4)
+        return context.get_dummy_value()
 
     return signature, generate
