@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 _blas_lock = threading.Lock()
 _blas_users = 0
 _blas_limit: Any = None
+_found: tuple[int, ThreadpoolController] | None = None
+
+
+def _controller() -> ThreadpoolController:
+    """What controls the libraries that are loaded; to look for them takes milliseconds, so that is
+    done again only when modules have been imported meanwhile."""
+    global _found
+    n_modules = len(sys.modules)
+    if _found is None or _found[0] != n_modules:
+        _found = n_modules, ThreadpoolController()
+    return _found[1]
 
 
 @contextmanager
@@ -24,7 +36,7 @@ def one_blas_thread() -> Iterator[None]:
     global _blas_users, _blas_limit
     with _blas_lock:
         if _blas_users == 0:
-            _blas_limit = threadpool_limits(1, user_api="blas")
+            _blas_limit = _controller().limit(limits=1, user_api="blas")
         _blas_users += 1
     try:
         yield

@@ -262,12 +262,13 @@ def _run_locally(
             raise
 
     lock = threading.Lock()
-    steps = [dask.delayed(step, pure=False)(number) for number in range(len(panels))]
+    # The graph itself: what Dask does to make one of delayed calls takes longer than short tasks.
+    steps = {f"silchunk-{number}": (step, number) for number in range(len(panels))}
     # Held around the whole run: tasks that overlap would otherwise set and reset it by turns.
     with one_blas_thread():
         # Dask's functions rather than their names: to look up a name, Dask imports distributed.
         get = dask.threaded.get if scheduler == "threads" else dask.local.get_sync
-        dask.compute(*steps, scheduler=get, num_workers=running)
+        get(steps, list(steps), num_workers=running)
 
 
 def _run_on_cluster(

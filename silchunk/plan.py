@@ -35,6 +35,8 @@ STREAM_COLUMNS = 8192
 HELD_VALUES = 1 << 16
 # Bins of such a row, counted with what they hold: edges, counts, sums, losses, marks.
 BINS_BYTES = 3 * 256 * 5 * 8
+# Points that are compared with centres at once: what is formed of them stays in cache.
+CENTRE_POINTS = 1024
 # Rows of a table of sizes that are summed in one task; sums do not depend on anything else.
 TABLE_ROWS = 8192
 
@@ -117,9 +119,11 @@ def plan_panels(
     panel_rows: int | None = None,
     sampled_rows: int | None = None,
     clusters: int = 0,
+    centres: int = 0,
     runtime_bytes: int = RUNTIME_BYTES,
 ) -> Plan:
-    """Plan a job that reduces the rows of an n × n distance matrix, or some of them.
+    """Plan a job that reduces the rows of an n × n distance matrix, or some of them; or one that
+    compares points with centres, pass by pass.
 
     Parameters
     ----------
@@ -153,6 +157,8 @@ def plan_panels(
     clusters : int
         Number of clusters, where distances are reduced by cluster: those from points then tile by
         tile, in panels of a fixed length.
+    centres : int
+        Number of centres that points are compared with, where they are not with each other.
     runtime_bytes : int
         Bytes of the process before any data.
     Raises
@@ -171,7 +177,12 @@ def plan_panels(
 
     def task_bytes(panel_rows: int) -> int:
         rows = min(panel_rows, n_rows)
-        if streamed:
+        if centres:
+            # A few points and their distances to the centres; sums of a block, of nodes on the way
+            # up the tree, and on their way to the driver.
+            distances = CENTRE_POINTS * 64 + 64 * (width + centres) * 8
+            reduced = 16 * centres * (width + 5) * 8
+        elif streamed:
             # A block of columns in whole leaves; what is held of each row, twice while it is
             # sorted; bins.
             distances = _round_up(rows, LEAF_ROWS) * STREAM_COLUMNS * itemsize
@@ -188,7 +199,10 @@ def plan_panels(
         else:
             distances = panel_copies * rows * n * itemsize
             reduced = 3 * outputs * n * 8 + 8 * n * 8
-        if from_points:
+        if centres:
+            # A read block and one decoded copy of it, their directions, labels and weights.
+            scratch = read_rows * (3 * width + 4) * 8
+        elif from_points:
             # A read block and one decoded copy of it; a tile's columns three times over in
             # float64; the panel's own rows, and once more where they are picked; the float64
             # product of a tile.

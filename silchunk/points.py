@@ -11,12 +11,12 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from silchunk.errors import InputError, InputNotFoundError, InputTypeError
-from silchunk.rows import ArrayRows, DaskRows, NpyRows, RowSource, ZarrRows, map_npy
+from silchunk.rows import ArrayRows, CsrRows, DaskRows, NpyRows, RowSource, ZarrRows, map_npy
 
 log = logging.getLogger("silchunk")
 
 
-def as_rows(X: Any, *, name: str = "X") -> RowSource:
+def as_rows(X: Any, *, name: str = "X", sparse: bool = False) -> RowSource:
     """Bring ``X`` into the one checked form.
 
     Parameters
@@ -25,6 +25,8 @@ def as_rows(X: Any, *, name: str = "X") -> RowSource:
         Numeric, dense and two-dimensional.
     name : str
         How messages call the argument.
+    sparse : bool
+        Whether a sparse matrix is taken: its rows are read as dense ones, a few at a time.
 
     Returns
     -------
@@ -44,6 +46,10 @@ def as_rows(X: Any, *, name: str = "X") -> RowSource:
         source = X
     elif isinstance(X, (str, os.PathLike)):
         source = _open_path(os.fspath(X), name)
+    elif _is_sparse(X) and sparse:
+        csr = X.tocsr()
+        csr.sum_duplicates()
+        source = CsrRows(csr.data, csr.indices, csr.indptr, csr.shape)
     elif _is_sparse(X):
         raise InputTypeError(
             f"{name} is a sparse matrix ({type(X).__name__}): a missing entry is not a distance of "
@@ -60,6 +66,13 @@ def as_rows(X: Any, *, name: str = "X") -> RowSource:
     if 0 in source.shape:
         raise InputError(f"{name} is empty: its shape is {source.shape}.")
     return source
+
+
+def is_array_like(X: Any) -> bool:
+    """Whether ``X`` lies in memory as a whole: an array, a frame, a sparse matrix or a sequence."""
+    if isinstance(X, (RowSource, str, os.PathLike)) or _is_dask(X):
+        return False
+    return type(X).__module__.split(".")[0] != "zarr"
 
 
 def open_array(path: str, name: str = "X") -> Any:

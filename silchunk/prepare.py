@@ -70,6 +70,7 @@ class Needs:
     clusters: int = 0  # as in `plan_panels`
     panel_rows: int | None = None  # as in `plan_panels`, where it has to be just so
     point_copies: int = 0  # of all points that are held beside the input
+    centres: int = 0  # as in `plan_panels`
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ def prepared(
     needs_of: Callable[[int], Needs] = lambda n: Needs(),
     panel_copies: int = 1,
     panel_rows: int | None = None,
+    least_points: int = 2,
 ) -> Iterator[Job]:
     """Read, plan and check ``X``; temporary files live as long as the context.
 
@@ -166,6 +168,8 @@ def prepared(
         Called with n before any pass over the data; also refuses arguments that do not go with it.
     panel_copies, panel_rows : int
         As in `silchunk.plan.plan_panels`.
+    least_points : int
+        Fewer are refused.
     """
     if not isinstance(arguments.metric_params, (Mapping, type(None))):
         raise InputError(f"metric_params must be a dict; got {arguments.metric_params!r}.")
@@ -180,8 +184,8 @@ def prepared(
         if name == "precomputed":
             precomputed.check_square(source, "X")
         n, width = source.shape
-        if n < 2:
-            raise InputError(f"X has {n} point; a silhouette needs 2 at least.")
+        if n < least_points:
+            raise InputError(f"X has {n} point; {least_points} are needed at least.")
         needs = needs_of(n)
         # Held in memory: what is there already, and what is small enough to be read once.
         nbytes = n * width * 8
@@ -209,6 +213,7 @@ def prepared(
             panel_rows=panel_rows or needs.panel_rows,
             sampled_rows=needs.sampled_rows,
             clusters=needs.clusters,
+            centres=needs.centres,
             runtime_bytes=plan.RUNTIME_BYTES + _extra_runtime(name) + needs.runtime_bytes,
         )
         if isinstance(source, DaskRows):

@@ -35,6 +35,10 @@ class RowTable:
                 stream.write(np.ascontiguousarray(rows, "<f8").data)
         self.filled += len(rows)
 
+    def whole(self) -> Block:
+        """All of it; what is in a file stays mapped from it, also when the file is deleted."""
+        return self.array if self.path is None else np.load(self.path, mmap_mode="c")
+
     @property
     def source(self) -> RowSource:
         """The whole of it, to be read by row ranges."""

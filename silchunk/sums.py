@@ -19,16 +19,26 @@ class Node(NamedTuple):
 class AlignedSum:
     """Adds vectors along a binary tree of leaves.
 
-    A panel of 2^k leaves is a node of that tree, so any panel length gives the same additions in
-    the same order. Holds one vector for each level.
+    Only what is a node of that tree is added up beforehand, so rows that are cut in any way give
+    the same additions in the same order. Holds one vector for each level.
+
+    Parameters
+    ----------
+    first : int
+        Place of the first leaf in the whole tree.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 0) -> None:
         self.nodes: list[Node] = []
+        self._end = first
 
     def add(self, node: Node) -> None:
-        """Append the next leaves; a node never spans what is not aligned to its own length."""
-        while self.nodes and self.nodes[-1].level == node.level:
+        """Append the next leaves."""
+        self._end += 1 << node.level
+        # A node of the next level ends at a multiple of its own length.
+        while (
+            self.nodes and self.nodes[-1].level == node.level and self._end % (2 << node.level) == 0
+        ):
             node = Node(node.level + 1, self.nodes.pop().total + node.total)
         self.nodes.append(node)
 

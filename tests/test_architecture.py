@@ -23,6 +23,7 @@ LEVELS = [
     {"kernels.differences", "kernels.streamed", "kernels.curve", "transport", "rounding"},
     {"kernels.nearest"},
     {"kernels.silhouette", "kernels.centroids", "kernels.dunn", "kernels.manhattan"},
+    {"kernels.lloyd", "kernels.seeding"},
     {"metric_kinds", "engine", "bound_result", "silhouette_store", "dunn_result"},
     {"metrics"},
     {"panels", "scan", "precomputed", "provenance", "manhattan", "silhouette_result"},
@@ -31,7 +32,16 @@ LEVELS = [
     {"verify"},
     {"distances"},
     {"prepare"},
-    {"checkpoint", "centroids", "dunn_jobs", "labelled_jobs"},
+    {"checkpoint", "centroids", "dunn_jobs", "labelled_jobs", "cluster.points"},
+    {"cluster.labels", "cluster.distances", "cluster.seeding"},
+    {"cluster.passes"},
+    {"cluster.iteration"},
+    {"cluster.saved"},
+    {"cluster.fitting"},
+    {"cluster.base"},
+    {"cluster.kmeans", "cluster.ksil"},
+    {"cluster.weighted"},
+    {"cluster"},
     {"bound_jobs", "silhouette_jobs", "indices", "dunn"},
     {"sized", "sampling", "estimate", "silhouettes"},
     {"bounds", "build", "export"},
@@ -46,7 +56,7 @@ LEVELS = [
 ]
 LEVEL = {module: level for level, modules in enumerate(LEVELS) for module in modules}
 MODULES = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).replace("cli.__init__", "cli")
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in ROOT.rglob("*.py")
     if path != ROOT / "kernels" / "__init__.py"
 )

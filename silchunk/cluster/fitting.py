@@ -1,0 +1,224 @@
+"""A whole fit: read, plan, seed, iterate, and label all points with the best centres."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from silchunk import centroids, scan
+from silchunk.cluster import saved
+from silchunk.cluster.iteration import Iteration, Reweigh, Rules, State, iterate
+from silchunk.cluster.labels import LabelVector
+from silchunk.cluster.passes import PassResult, Weighing, run_pass
+from silchunk.cluster.points import Points, Vector
+from silchunk.cluster.seeding import initial_centres
+from silchunk.errors import InputError
+from silchunk.labels import StoredVector
+from silchunk.prepare import Arguments, Job, Needs, prepared
+from silchunk.rows import Block
+
+log = logging.getLogger("silchunk")
+
+# Labels that are held at once: of two iterations, int32.
+LABELS_COLUMNS = 1
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where the iterations of one of several runs begin."""
+
+    init: Any
+    n_init: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit found.
+
+    Attributes
+    ----------
+    centres : (K, d) float64
+    labels : (n,) int32
+        In memory, or mapped from a file where they are many.
+    found : PassResult
+        Of the pass that gave the labels.
+    history : list of Iteration
+        Of the best run.
+    """
+
+    centres: Block
+    labels: Vector
+    found: PassResult
+    history: list[Iteration]
+
+
+class Weigher(Protocol):
+    """Weights of an algorithm that come of the points rather than of the iterations."""
+
+    def fixed(self, job: Job, points: Points) -> Vector | StoredVector | None:
+        """Weights (n,) float64 from the first iteration on, those given among them."""
+
+    def by_labels(self, job: Job, points: Points) -> Reweigh | None:
+        """Weights that each iteration forms anew."""
+
+
+@contextmanager
+def points_of(
+    X: Any,
+    arguments: Arguments,
+    n_clusters: int,
+    sample_weight: Any = None,
+    *,
+    directions: bool = False,
+    table_columns: int | None = None,
+) -> Iterator[tuple[Job, Points]]:
+    """Points that are read, planned and checked; temporary files live as long as the context.
+
+    ``table_columns`` are the numbers for each point that are held beside the points; labels of two
+    iterations if it is None.
+    """
+    weights: list[Vector] = []
+
+    def needs_of(n: int) -> Needs:
+        if sample_weight is not None:
+            weights.append(checked_weights(sample_weight, n))
+        return Needs(
+            outputs=0,
+            row_results=0,
+            result_bytes=sum(some.nbytes for some in weights),
+            table_columns=LABELS_COLUMNS if table_columns is None else table_columns,
+            centres=n_clusters,
+        )
+
+    with prepared(X, arguments, needs_of=needs_of, least_points=1) as job:
+        if directions:
+            scan.refuse_zero_rows(
+                job.source, name="X", where=job.where, read_rows=job.plan.read_rows
+            )
+        shared = job.shared(weights[0], "weights") if weights else None
+        yield job, Points(job.source, shared, directions)
+
+
+def checked_weights(sample_weight: Any, n: int) -> Vector:
+    """(n,) float64, none negative and some positive.
+
+    Raises
+    ------
+    InputError
+    """
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.ndim == 0:
+        weights = np.full(n, float(weights))
+    if weights.shape != (n,):
+        raise InputError(
+            f"sample_weight.shape == {weights.shape}, expected ({n},): one weight for each point."
+        )
+    if not np.isfinite(weights).all() or (weights < 0).any():
+        raise InputError("sample_weight must be finite and not negative.")
+    if not weights.any():
+        raise InputError("sample_weight is zero for every point.")
+    return weights
+
+
+def label_vectors(job: Job) -> tuple[LabelVector, LabelVector]:
+    """Room for the labels of two iterations, where all tasks can write to it."""
+    if job.table.path is None and not job.where.distributed:
+        return LabelVector.in_memory(job.n), LabelVector.in_memory(job.n)
+    first, second = (
+        LabelVector.in_file(job.n, job.scratch / f"labels-{turn}.npy") for turn in (0, 1)
+    )
+    return first, second
+
+
+def fit(
+    job: Job,
+    points: Points,
+    n_clusters: int,
+    start: Start,
+    rules: Rules,
+    *,
+    tol: float,
+    weigher: Weigher | None = None,
+    checkpoint: saved.Checkpoint | None = None,
+    callback: Callable[[Iteration], None] | None = None,
+) -> Fitted:
+    """Run an algorithm ``start.n_init`` times, and keep the best."""
+    rules = replace(rules, tolerance=_tolerance(job, points, tol))
+    weighed, reweigh = points, None
+    if weigher is not None:
+        weighed = replace(points, weights=weigher.fixed(job, points))
+        reweigh = weigher.by_labels(job, points)
+    labels = label_vectors(job)
+    kept = saved.Progress() if checkpoint is None else checkpoint.load()
+    seed = start.seed if kept.seed is None else kept.seed
+    kept = replace(kept, seed=seed)
+    found: PassResult | None = None
+    for run in range(kept.run, start.n_init):
+        state = kept.state
+        if state is None:
+            # Each run has a seed of its own, so that none depends on how many went before.
+            random = np.random.default_rng([seed, run])
+            centres = initial_centres(job, weighed, n_clusters, start.init, random)
+            state = State(centres, rules.temperature.start, best=centres)
+        keep = partial(_keep, checkpoint, callback, replace(kept, run=run))
+        iterate(job, weighed, state, rules, labels, keep, reweigh)
+        # Where the last iteration has moved the centres to has not been looked at yet.
+        found = _labelled(job, points, state.centres, rules, labels[0])
+        score = rules.score(found)
+        if score >= state.best_score:
+            state.best, state.best_score = state.centres, score
+        else:
+            found = None
+        if kept.best is None or state.best_score > kept.best.best_score:
+            kept = replace(kept, best=state)
+        else:
+            found = None
+        kept = replace(kept, run=run + 1, state=None)
+        if checkpoint is not None:
+            checkpoint.write(kept)
+    best = kept.best
+    assert best is not None
+    if found is None:
+        found = _labelled(job, points, best.best, rules, labels[0])
+    return Fitted(best.best, labels[0].whole(), found, best.history)
+
+
+def _labelled(
+    job: Job, points: Points, centres: Block, rules: Rules, labels: LabelVector
+) -> PassResult:
+    weighing = Weighing(squared=rules.squared)
+    return run_pass(job, points, centres, weighing, "labels", labels=labels)
+
+
+def _keep(
+    checkpoint: saved.Checkpoint | None,
+    callback: Callable[[Iteration], None] | None,
+    progress: saved.Progress,
+    state: State,
+) -> None:
+    if callback is not None:
+        callback(state.history[-1])
+    if checkpoint is not None:
+        checkpoint.write(replace(progress, state=state))
+
+
+def _tolerance(job: Job, points: Points, tol: float) -> float:
+    """``tol`` relative to the mean variance of the features, as scikit-learn has it."""
+    if tol == 0:
+        return 0.0
+    of = centroids.moments(job, _Together(), 1, directions=points.directions)
+    return tol * float(of.spreads[0]) / points.shape[1]
+
+
+class _Together:
+    """Codes of points that are all in one cluster."""
+
+    def __getitem__(self, points: slice) -> Vector:
+        return np.zeros(points.stop - points.start, np.int8)

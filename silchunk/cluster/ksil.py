@@ -1,0 +1,156 @@
+"""K-Sil: k-means that listens to its confident points."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from silchunk.cluster.base import Callback, CentroidClusterer, Init, check_number
+from silchunk.cluster.iteration import Rules, Temperature
+from silchunk.cluster.passes import LARGEST_TEMPERATURE
+from silchunk.engine import Scheduler
+from silchunk.errors import InputError
+from silchunk.progress import Progress
+
+OBJECTIVES = ("macro", "micro")
+# What did best on real data sets: see benchmarks/README.md.
+TEMPERATURE_RANGE = (0.5, 8.0)
+TEMPERATURE_STEP = 1.5
+
+
+class KSil(CentroidClusterer):
+    """k-means in which each point weighs exp(τ s), with s how clearly it belongs to its cluster.
+
+    s = 1 - a/b, with a and b the distances to the nearest and the second nearest centre: 0 halfway
+    between two clusters, 1 at a centre. After each iteration τ is multiplied by
+    ``temperature_step`` where the objective has improved, else divided by it. The best centres by
+    the objective are kept.
+
+    Parameters
+    ----------
+    n_clusters : int
+        K.
+    temperature : float
+        First τ; with 0 all weights stay 1.
+    temperature_range : (float, float)
+        τ stays within.
+    temperature_step : float
+        At least 1; with 1, τ stays as it is.
+    objective : "macro" or "micro"
+        Mean of s over clusters, each of their mean, or over points.
+    init, n_init, max_iter, tol, random_state, memory, scheduler, progress, checkpoint, callback
+        As in `KMeans`.
+
+    Attributes
+    ----------
+    cluster_centers_, labels_, inertia_, n_iter_, history_, n_features_in_
+        As in `KMeans`.
+    silhouette_ : float
+        The objective for the final centres.
+
+    Notes
+    -----
+    O(n K d) time an iteration, and one read of the points. Semoglou, Likas & Pavlopoulos,
+    Silhouette-Guided Instance-Weighted k-means, arXiv:2506.12878. The iterations end when labels
+    and centres stand still, when labels return to what they were, or when the objective has not
+    improved for ten iterations.
+
+    Examples
+    --------
+    An outlier weighs less than the points around a centre:
+
+    >>> import numpy as np
+    >>> from silchunk.cluster.ksil import KSil
+    >>> X = [[0.0], [0.0], [0.0], [4.0], [10.0], [10.0]]
+    >>> found = KSil(2, init=[[0.0], [10.0]], temperature_range=(0, 5)).fit(X)
+    >>> bool(found.cluster_centers_[0, 0] < np.mean([0, 0, 0, 4]))
+    True
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        temperature: float = 1.0,
+        temperature_range: tuple[float, float] = TEMPERATURE_RANGE,
+        temperature_step: float = TEMPERATURE_STEP,
+        objective: str = "macro",
+        init: Init = "k-means++",
+        n_init: int | str = "auto",
+        max_iter: int = 100,
+        tol: float = 1e-4,
+        random_state: Any = None,
+        memory: int | str | None = None,
+        scheduler: Scheduler = None,
+        progress: Progress = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        callback: Callback | None = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            init=init,
+            n_init=n_init,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+            memory=memory,
+            scheduler=scheduler,
+            progress=progress,
+            checkpoint=checkpoint,
+            callback=callback,
+        )
+        self.temperature = temperature
+        self.temperature_range = temperature_range
+        self.temperature_step = temperature_step
+        self.objective = objective
+
+    def _rules(self) -> Rules:
+        low, high = self.temperature_range
+        schedule = Temperature(self.temperature, low, high, self.temperature_step)
+        return Rules(
+            self.objective,
+            self.max_iter,
+            0.0,
+            schedule,
+            # Of directions, ‖u - c‖² is twice the cosine distance.
+            squared=self._directions,
+            directions=self._directions,
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.objective not in OBJECTIVES:
+            raise InputError(f"objective must be 'macro' or 'micro'; got {self.objective!r}.")
+        check_number(self.temperature_step, "temperature_step", 1.0)
+        check_number(self.temperature, "temperature", 0.0, LARGEST_TEMPERATURE)
+        try:
+            low, high = self.temperature_range
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"temperature_range must be two numbers; got {self.temperature_range!r}."
+            ) from error
+        check_number(low, "the first of temperature_range", 0.0, LARGEST_TEMPERATURE)
+        check_number(high, "the second of temperature_range", float(low), LARGEST_TEMPERATURE)
+        if self.temperature and not low <= self.temperature <= high:
+            raise InputError(
+                f"temperature {self.temperature:g} is not in temperature_range ({low:g}, {high:g})."
+            )
+
+
+class SphericalKSil(KSil):
+    """K-Sil of directions, such as embeddings of texts, by cosine distance.
+
+    Points are divided by their norms, centres have norm 1, and s = 1 - a/b is formed of cosine
+    distances. Parameters and attributes are those of `KSil`; ``inertia_`` is the sum of squared
+    distances between directions, twice that of cosine distances. Rows of zeros have no direction
+    and are refused.
+
+    Examples
+    --------
+    >>> from silchunk.cluster.ksil import SphericalKSil
+    >>> found = SphericalKSil(2, random_state=0).fit([[1, 0], [9, 1], [0, 2], [1, 7]])
+    >>> bool(found.labels_[0] == found.labels_[1] != found.labels_[2] == found.labels_[3])
+    True
+    """
+
+    _directions = True

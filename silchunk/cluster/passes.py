@@ -1,0 +1,303 @@
+"""One pass over the points: each to its nearest centre, weighed and added up.
+
+What a pass returns does not depend on how the points are cut into ranges: labels are exact, and
+sums follow one binary tree of grid blocks.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from silchunk.cluster.labels import LabelVector
+from silchunk.cluster.points import Points, Vector
+from silchunk.kernels import lloyd as kernel
+from silchunk.kernels.vectors import COLUMNS, ROWS
+from silchunk.plan import CENTRE_POINTS, ranges
+from silchunk.prepare import Job
+from silchunk.rows import Block
+from silchunk.scan import GRID_ROWS
+from silchunk.sums import AlignedSum, Node
+
+# The largest exponent of a weight: sums of them stay finite.
+LARGEST_TEMPERATURE = 500.0
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """How points of a pass are weighed, by how clearly they belong to a cluster: s = 1 - a/b.
+
+    Attributes
+    ----------
+    temperature : float
+        τ of the weights exp(τ s), 0 for weights of 1.
+    squared : bool
+        a and b are squared distances to the nearest and second nearest centre.
+    unclear : bool
+        Weights are (1 - s) / 2 instead.
+    """
+
+    temperature: float = 0.0
+    squared: bool = False
+    unclear: bool = False
+
+    def of(self, silhouettes: Vector) -> Vector | float:
+        """Weights (r,) float64 of points with these s."""
+        if self.unclear:
+            return (1.0 - silhouettes) / 2.0
+        return np.exp(self.temperature * silhouettes) if self.temperature else 1.0
+
+
+class Ranked(NamedTuple):
+    """A few points of a block."""
+
+    first: int  # row of the first
+    labels: Vector  # (r,) int32, of the nearest centre
+    silhouettes: Vector  # (r,) float64
+
+
+def shift_of(centres: Block, dtype: np.dtype[Any]) -> Vector:
+    """(d,) what points are measured from, so that digits are not lost far from zero."""
+    shift: Vector = centres.mean(axis=0).astype(dtype)
+    return shift
+
+
+class Ranking:
+    """Centres, and the room to rank them in: for one task, which uses it from one thread."""
+
+    def __init__(self, centres: Block, dtype: np.dtype[Any], weighing: Weighing) -> None:
+        n_clusters, d = centres.shape
+        self._centres = centres
+        self._weighing = weighing
+        self._shift = shift_of(centres, dtype)
+        self._origin = self._shift.astype(np.float64)
+        shifted = centres - self._shift
+        rows = -(-n_clusters // ROWS) * ROWS
+        self._shifted = np.zeros((rows, d), dtype)
+        self._shifted[:n_clusters] = shifted
+        reach = float(np.sqrt((shifted**2).sum(axis=1).max()))
+        self._errors = kernel.ranking_errors(d, dtype, reach)
+        self._columns = np.empty((d, COLUMNS), dtype)
+        self._sums = np.empty((rows, COLUMNS), dtype)
+        self._smallest = np.empty((3, CENTRE_POINTS), dtype)
+        self._labels = np.empty((2, CENTRE_POINTS), np.int32)
+        self._near = np.empty(CENTRE_POINTS)
+        self._silhouettes = np.empty(CENTRE_POINTS)
+        self._close = np.empty(CENTRE_POINTS, np.uint8)
+
+    def rank(self, block: Block, counts: Vector, first: int, into: Sums) -> Iterator[Ranked]:
+        """Reduce a block of points into ``into``, a few at a time; what is yielded is overwritten
+        by the next."""
+        for start, stop in ranges(len(block), CENTRE_POINTS):
+            points, size = block[start:stop], stop - start
+            near, silhouettes = self._near[:size], self._silhouettes[:size]
+            kernel.rank_centres(
+                points,
+                self._shift,
+                self._shifted,
+                len(self._centres),
+                self._columns,
+                self._sums,
+                self._smallest,
+                self._labels,
+            )
+            kernel.settle(
+                points,
+                self._centres,
+                *self._errors,
+                self._weighing.squared,
+                self._smallest,
+                self._labels,
+                near,
+                silhouettes,
+                self._close[:size],
+            )
+            weights = counts[start:stop] * self._weighing.of(silhouettes)
+            kernel.add_points(
+                points,
+                self._labels[0],
+                self._origin,
+                counts[start:stop],
+                weights,
+                near,
+                silhouettes,
+                first + start,
+                into.totals,
+                into.farthest,
+                into.farthest_rows,
+            )
+            yield Ranked(first + start, self._labels[0, :size], silhouettes)
+
+
+class Sums:
+    """What points are added to."""
+
+    def __init__(self, shape: tuple[int, int], n_farthest: int) -> None:
+        self.totals = np.zeros((shape[0], shape[1] + kernel.N_FACTS))
+        self.farthest = np.full(n_farthest, -1.0)
+        self.farthest_rows = np.full(n_farthest, -1)
+
+
+class PassPart(NamedTuple):
+    """What a task returns of its rows."""
+
+    totals: list[Node]
+    farthest: Vector  # (f,) squared distances
+    farthest_rows: Vector
+    changed: int
+    digests: list[int]  # of the labels, block by block
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Panel task: assign, weigh and add up a range of rows, and keep their labels."""
+
+    points: Points
+    centres: Block
+    weighing: Weighing
+    before: LabelVector | None
+    labels: LabelVector | None
+
+    def __call__(self, start: int, stop: int) -> PassPart:
+        sums = AlignedSum(start // GRID_ROWS)
+        # More farthest points than clusters that can be empty are of no use.
+        into = Sums(self.centres.shape, min(len(self.centres), stop - start))
+        ranking: Ranking | None = None
+        own = np.empty(stop - start, np.int32)
+        digests = []
+        for first, block, weights in self.points.blocks(start, stop):
+            ranking = ranking or Ranking(self.centres, block.dtype, self.weighing)
+            into.totals = np.zeros_like(into.totals)
+            for part in ranking.rank(block, weights, first, into):
+                offset = part.first - start
+                own[offset : offset + len(part.labels)] = part.labels
+            sums.add(Node(0, into.totals))
+            digests.append(zlib.crc32(own[first - start : first - start + len(block)].data))
+        changed = stop - start
+        if self.before is not None:
+            changed = int(np.count_nonzero(self.before.read(start, stop) != own))
+        if self.labels is not None:
+            self.labels.write(start, own)
+        kept = into.farthest_rows >= 0
+        return PassPart(sums.nodes, into.farthest[kept], into.farthest_rows[kept], changed, digests)
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """What one pass over all points gave, for K centres.
+
+    Attributes
+    ----------
+    sums : (K, d) float64
+        Weighted sums of the differences of points to `shift`.
+    shift : (d,)
+    weights, counts, silhouettes, inertias, members : (K,) float64
+        Sums of weights, of points, of silhouettes and of squared distances, and the number of
+        points whose weight is not 0.
+    changed : int
+        Labels that are not those of the pass before.
+    digest : int
+        Of all labels.
+    farthest_rows : (f,) int64
+        The points farthest from their centre, first the farthest.
+    """
+
+    sums: Block
+    shift: Vector
+    weights: Vector
+    counts: Vector
+    silhouettes: Vector
+    inertias: Vector
+    members: Vector
+    changed: int
+    digest: int
+    farthest_rows: Vector
+
+    @property
+    def macro(self) -> float:
+        """Mean over clusters that have points of the mean of s = 1 - a/b."""
+        filled = self.counts > 0
+        return float((self.silhouettes[filled] / self.counts[filled]).mean())
+
+    @property
+    def micro(self) -> float:
+        """Mean of s over points."""
+        return float(self.silhouettes.sum() / self.counts.sum())
+
+    @property
+    def inertia(self) -> float:
+        """Sum of squared distances."""
+        return float(self.inertias.sum())
+
+    @property
+    def empty(self) -> Vector:
+        """Clusters without points."""
+        return np.flatnonzero(self.members == 0)
+
+
+def run_pass(
+    job: Job,
+    points: Points,
+    centres: Block,
+    weighing: Weighing,
+    label: str,
+    *,
+    before: LabelVector | None = None,
+    labels: LabelVector | None = None,
+) -> PassResult:
+    """Assign every point to its nearest centre, and add up.
+
+    Parameters
+    ----------
+    job, points
+        Of (n, d).
+    centres : (K, d) float64
+    weighing : Weighing
+    label : str
+        For progress.
+    before, labels : LabelVector, optional
+        Labels to compare with, and where to put the new ones.
+    """
+    sums = AlignedSum()
+    farthest: list[tuple[Vector, Vector]] = []
+    changed = digest = 0
+
+    def combine(_: int, part: PassPart) -> None:
+        nonlocal changed, digest
+        for node in part.totals:
+            sums.add(node)
+        changed += part.changed
+        for of_block in part.digests:
+            digest = zlib.crc32(of_block.to_bytes(4, "little"), digest)
+        farthest.append((part.farthest, part.farthest_rows))
+        farthest[:] = [_farthest(farthest, len(centres))]
+
+    task = Pass(points, centres, weighing, before, labels)
+    job.map(task, combine, label, points.ranges_of(job))
+    total = sums.total()
+    d = centres.shape[1]
+    weights, counts, silhouettes, inertias, members = total[:, d:].T
+    shift = shift_of(centres, points.dtype)
+    return PassResult(
+        total[:, :d],
+        shift,
+        weights,
+        counts,
+        silhouettes,
+        inertias,
+        members,
+        changed,
+        digest,
+        farthest[0][1],
+    )
+
+
+def _farthest(found: list[tuple[Vector, Vector]], count: int) -> tuple[Vector, Vector]:
+    distances = np.concatenate([some for some, _ in found])
+    rows = np.concatenate([some for _, some in found])
+    first = np.lexsort((rows, -distances))[:count]
+    return distances[first], rows[first]

@@ -1,0 +1,182 @@
+"""A fit's state on disk after each iteration, so that a fit that is killed goes on.
+
+One ``.npz`` file of numbers and JSON text, written beside its name and renamed: it is whole at any
+time. Its header tells which points, algorithm and parameters it is of.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from silchunk import storage
+from silchunk.cluster.iteration import Iteration, State
+from silchunk.disk import room_for
+from silchunk.errors import ForeignStoreError, InputError, StaleStoreError
+from silchunk.rows import Block
+
+KIND = "silchunk fit"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a fit of several runs has come."""
+
+    seed: int | None = None  # that all randomness comes of
+    run: int = 0  # the one that is under way
+    state: State | None = None  # its own; None: it has not begun
+    best: State | None = None  # of the best run that has ended
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The file of one fit.
+
+    Attributes
+    ----------
+    path : Path
+    header : dict of JSON's types
+        What the fit is of; a file with another is refused.
+    """
+
+    path: Path
+    header: Mapping[str, Any]
+
+    def load(self) -> Progress:
+        """What is kept there; nothing if there is no file.
+
+        Raises
+        ------
+        ForeignStoreError
+            Something else is there; it is left as it is.
+        StaleStoreError
+            It is of another fit.
+        """
+        if not os.path.lexists(self.path):
+            return Progress()
+        arrays, facts = _read(self.path)
+        found = [
+            f"{name} was {facts['header'].get(name)!r}, now {value!r}"
+            for name, value in self.header.items()
+            if facts["header"].get(name) != value
+        ]
+        if found:
+            raise StaleStoreError(
+                f"{self.path} is the checkpoint of another fit: {'; '.join(found)}. Delete that "
+                "file, or name another."
+            )
+        return Progress(
+            facts["seed"],
+            facts["run"],
+            _state(arrays, facts["state"], "state"),
+            _state(arrays, facts["best"], "best"),
+        )
+
+    def write(self, progress: Progress) -> None:
+        """Keep how far the fit has come; on disk when this returns."""
+        facts: dict[str, Any] = {
+            "kind": KIND,
+            "header": dict(self.header),
+            "seed": progress.seed,
+            "run": progress.run,
+        }
+        arrays: dict[str, Block] = {}
+        for name in ("state", "best"):
+            facts[name] = _facts(getattr(progress, name), arrays, name)
+        stream = io.BytesIO()
+        text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+        np.savez(stream, allow_pickle=False, facts=text, **arrays)
+        content = stream.getvalue()
+        temporary = self.path.with_name(f".{self.path.name}.part")
+        with room_for(self.path, len(content)):
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.path)
+
+
+def at(path: str | os.PathLike[str], header: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint at a path, which need not be there yet.
+
+    Raises
+    ------
+    InputError
+        There is no folder for it.
+    ForeignStoreError
+        Something else is there.
+    """
+    place = storage.local_path(path)
+    if not place.parent.is_dir():
+        raise InputError(f"there is no folder {str(place.parent)!r} to make {place.name} in.")
+    if os.path.lexists(place):
+        _read(place)
+    return Checkpoint(place, json.loads(json.dumps(dict(header))))
+
+
+def _read(path: Path) -> tuple[dict[str, Block], dict[str, Any]]:
+    foreign = ForeignStoreError(
+        f"{path} is not the checkpoint of a silchunk fit. It is left as it is; name another path."
+    )
+    if path.is_symlink() or not path.is_file():
+        raise foreign
+    try:
+        with np.load(path, allow_pickle=False) as kept:
+            arrays = dict(kept)
+        facts = json.loads(arrays.pop("facts").tobytes())
+        kind = facts["kind"]
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise foreign from error
+    if kind != KIND:
+        raise foreign
+    return arrays, facts
+
+
+def _facts(state: State | None, arrays: dict[str, Block], name: str) -> dict[str, Any] | None:
+    if state is None:
+        return None
+    for part in ("centres", "before", "best"):
+        value = getattr(state, part)
+        if value is not None:
+            arrays[f"{name}-{part}"] = value
+    arrays[f"{name}-history"] = np.array(state.history, np.float64).reshape(
+        len(state.history), len(Iteration._fields)
+    )
+    # JSON keeps every bit of a float.
+    return {
+        "temperature": state.temperature,
+        "best_score": state.best_score,
+        "seen": state.seen,
+        "done": state.done,
+    }
+
+
+def _state(arrays: Mapping[str, Block], facts: dict[str, Any] | None, name: str) -> State | None:
+    if facts is None:
+        return None
+    whole = ("iteration", "labels_changed", "empty_clusters")
+    history = [
+        Iteration._make(
+            int(value) if field in whole else float(value)
+            for field, value in zip(Iteration._fields, row, strict=True)
+        )
+        for row in arrays[f"{name}-history"]
+    ]
+    return State(
+        arrays[f"{name}-centres"],
+        facts["temperature"],
+        arrays[f"{name}-best"],
+        arrays.get(f"{name}-before"),
+        facts["best_score"],
+        history,
+        facts["seen"],
+        facts["done"],
+    )
