@@ -35,8 +35,6 @@ STREAM_COLUMNS = 8192
 HELD_VALUES = 1 << 16
 # Bins of such a row, counted with what they hold: edges, counts, sums, losses, marks.
 BINS_BYTES = 3 * 256 * 5 * 8
-# Points that are compared with centres at once: what is formed of them stays in cache.
-CENTRE_POINTS = 1024
 # Rows of a table of sizes that are summed in one task; sums do not depend on anything else.
 TABLE_ROWS = 8192
 
@@ -180,7 +178,7 @@ def plan_panels(
         if centres:
             # A few points and their distances to the centres; sums of a block, of nodes on the way
             # up the tree, and on their way to the driver.
-            distances = CENTRE_POINTS * 64 + 64 * (width + centres) * 8
+            distances = 64 * (width + centres + 16) * 8
             reduced = 16 * centres * (width + 5) * 8
         elif streamed:
             # A block of columns in whole leaves; what is held of each row, twice while it is

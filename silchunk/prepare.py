@@ -71,6 +71,7 @@ class Needs:
     panel_rows: int | None = None  # as in `plan_panels`, where it has to be just so
     point_copies: int = 0  # of all points that are held beside the input
     centres: int = 0  # as in `plan_panels`
+    sample_bytes: Callable[[int], int] | None = None  # of points that are held, by features
 
 
 @dataclass(frozen=True)
@@ -205,6 +206,7 @@ def prepared(
             resident_bytes=(0 if where.distributed else input_bytes)
             + needs.result_bytes
             + needs.point_copies * nbytes
+            + (0 if needs.sample_bytes is None else needs.sample_bytes(width))
             + (table_bytes if table_in_memory else 0),
             chunk_rows=source.chunk_rows,
             outputs=needs.outputs,

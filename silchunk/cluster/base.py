@@ -208,6 +208,7 @@ class CentroidClusterer(
             sample_weight,
             directions=self._directions,
             table_columns=table_columns,
+            init=self.init if reset else None,
         ) as ready:
             yield ready
 

@@ -17,7 +17,7 @@ from silchunk.cluster.iteration import Iteration, Reweigh, Rules, State, iterate
 from silchunk.cluster.labels import LabelVector
 from silchunk.cluster.passes import PassResult, Weighing, run_pass
 from silchunk.cluster.points import Points, Vector
-from silchunk.cluster.seeding import initial_centres
+from silchunk.cluster.seeding import held_bytes, initial_centres, n_candidates
 from silchunk.errors import InputError
 from silchunk.labels import StoredVector
 from silchunk.prepare import Arguments, Job, Needs, prepared
@@ -78,11 +78,12 @@ def points_of(
     *,
     directions: bool = False,
     table_columns: int | None = None,
+    init: Any = None,
 ) -> Iterator[tuple[Job, Points]]:
     """Points that are read, planned and checked; temporary files live as long as the context.
 
     ``table_columns`` are the numbers for each point that are held beside the points; labels of two
-    iterations if it is None.
+    iterations if it is None. ``init`` is how centres are to be drawn, if they are.
     """
     weights: list[Vector] = []
 
@@ -94,7 +95,8 @@ def points_of(
             row_results=0,
             result_bytes=sum(some.nbytes for some in weights),
             table_columns=LABELS_COLUMNS if table_columns is None else table_columns,
-            centres=n_clusters,
+            centres=n_candidates(init, n_clusters),
+            sample_bytes=lambda d: held_bytes(init, n, d),
         )
 
     with prepared(X, arguments, needs_of=needs_of, least_points=1) as job:

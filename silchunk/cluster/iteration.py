@@ -222,7 +222,9 @@ def _relocate(
     for point, count in zip(block, counts, strict=True):
         into = Sums(state.centres.shape, 0)
         one = Ranking(state.centres, points.dtype, weighing)
-        cluster = next(one.rank(point[None], np.array([count]), 0, into)).labels[0]
+        label = np.empty(1, np.int32)
+        one.reduce(point[None], np.array([count]), 0, label, into)
+        cluster = int(label[0])
         d = len(point)
         if members[cluster] < 2 or not into.totals[cluster, d + INERTIA]:
             continue

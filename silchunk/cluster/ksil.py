@@ -14,8 +14,8 @@ from silchunk.progress import Progress
 
 OBJECTIVES = ("macro", "micro")
 # What did best on real data sets: see benchmarks/README.md.
-TEMPERATURE_RANGE = (0.5, 8.0)
-TEMPERATURE_STEP = 1.5
+TEMPERATURE_RANGE = (0.7, 1.4)
+TEMPERATURE_STEP = 1.1
 
 
 class KSil(CentroidClusterer):

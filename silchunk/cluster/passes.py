@@ -7,7 +7,6 @@ sums follow one binary tree of grid blocks.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,8 +15,7 @@ import numpy as np
 from silchunk.cluster.labels import LabelVector
 from silchunk.cluster.points import Points, Vector
 from silchunk.kernels import lloyd as kernel
-from silchunk.kernels.vectors import COLUMNS, ROWS
-from silchunk.plan import CENTRE_POINTS, ranges
+from silchunk.kernels.vectors import ROWS
 from silchunk.prepare import Job
 from silchunk.rows import Block
 from silchunk.scan import GRID_ROWS
@@ -45,20 +43,6 @@ class Weighing:
     squared: bool = False
     unclear: bool = False
 
-    def of(self, silhouettes: Vector) -> Vector | float:
-        """Weights (r,) float64 of points with these s."""
-        if self.unclear:
-            return (1.0 - silhouettes) / 2.0
-        return np.exp(self.temperature * silhouettes) if self.temperature else 1.0
-
-
-class Ranked(NamedTuple):
-    """A few points of a block."""
-
-    first: int  # row of the first
-    labels: Vector  # (r,) int32, of the nearest centre
-    silhouettes: Vector  # (r,) float64
-
 
 def shift_of(centres: Block, dtype: np.dtype[Any]) -> Vector:
     """(d,) what points are measured from, so that digits are not lost far from zero."""
@@ -67,70 +51,38 @@ def shift_of(centres: Block, dtype: np.dtype[Any]) -> Vector:
 
 
 class Ranking:
-    """Centres, and the room to rank them in: for one task, which uses it from one thread."""
+    """Centres as they are ranked, for points of one dtype."""
 
     def __init__(self, centres: Block, dtype: np.dtype[Any], weighing: Weighing) -> None:
         n_clusters, d = centres.shape
         self._centres = centres
         self._weighing = weighing
         self._shift = shift_of(centres, dtype)
-        self._origin = self._shift.astype(np.float64)
         shifted = centres - self._shift
-        rows = -(-n_clusters // ROWS) * ROWS
-        self._shifted = np.zeros((rows, d), dtype)
-        self._shifted[:n_clusters] = shifted
+        self._ranked = np.zeros((-(-n_clusters // ROWS) * ROWS, d), dtype)
+        self._ranked[:n_clusters] = shifted
         reach = float(np.sqrt((shifted**2).sum(axis=1).max()))
         self._errors = kernel.ranking_errors(d, dtype, reach)
-        self._columns = np.empty((d, COLUMNS), dtype)
-        self._sums = np.empty((rows, COLUMNS), dtype)
-        self._smallest = np.empty((3, CENTRE_POINTS), dtype)
-        self._labels = np.empty((2, CENTRE_POINTS), np.int32)
-        self._near = np.empty(CENTRE_POINTS)
-        self._silhouettes = np.empty(CENTRE_POINTS)
-        self._close = np.empty(CENTRE_POINTS, np.uint8)
 
-    def rank(self, block: Block, counts: Vector, first: int, into: Sums) -> Iterator[Ranked]:
-        """Reduce a block of points into ``into``, a few at a time; what is yielded is overwritten
-        by the next."""
-        for start, stop in ranges(len(block), CENTRE_POINTS):
-            points, size = block[start:stop], stop - start
-            near, silhouettes = self._near[:size], self._silhouettes[:size]
-            kernel.rank_centres(
-                points,
-                self._shift,
-                self._shifted,
-                len(self._centres),
-                self._columns,
-                self._sums,
-                self._smallest,
-                self._labels,
-            )
-            kernel.settle(
-                points,
-                self._centres,
-                *self._errors,
-                self._weighing.squared,
-                self._smallest,
-                self._labels,
-                near,
-                silhouettes,
-                self._close[:size],
-            )
-            weights = counts[start:stop] * self._weighing.of(silhouettes)
-            kernel.add_points(
-                points,
-                self._labels[0],
-                self._origin,
-                counts[start:stop],
-                weights,
-                near,
-                silhouettes,
-                first + start,
-                into.totals,
-                into.farthest,
-                into.farthest_rows,
-            )
-            yield Ranked(first + start, self._labels[0, :size], silhouettes)
+    def reduce(self, block: Block, counts: Vector, first: int, labels: Vector, into: Sums) -> None:
+        """Reduce a block of points, of which ``first`` is the first row, into ``into``; ``labels``
+        (r,) int32 are filled in."""
+        kernel.reduce_block(
+            block,
+            counts,
+            first,
+            self._shift,
+            self._ranked,
+            self._centres,
+            *self._errors,
+            self._weighing.temperature,
+            self._weighing.squared,
+            self._weighing.unclear,
+            labels,
+            into.totals,
+            into.farthest,
+            into.farthest_rows,
+        )
 
 
 class Sums:
@@ -172,11 +124,10 @@ class Pass:
         for first, block, weights in self.points.blocks(start, stop):
             ranking = ranking or Ranking(self.centres, block.dtype, self.weighing)
             into.totals = np.zeros_like(into.totals)
-            for part in ranking.rank(block, weights, first, into):
-                offset = part.first - start
-                own[offset : offset + len(part.labels)] = part.labels
+            here = own[first - start : first - start + len(block)]
+            ranking.reduce(block, weights, first, here, into)
             sums.add(Node(0, into.totals))
-            digests.append(zlib.crc32(own[first - start : first - start + len(block)].data))
+            digests.append(zlib.crc32(here.data))
         changed = stop - start
         if self.before is not None:
             changed = int(np.count_nonzero(self.before.read(start, stop) != own))

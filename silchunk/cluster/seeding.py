@@ -28,8 +28,9 @@ log = logging.getLogger("silchunk")
 
 INITS = ("k-means++", "k-means||", "random")
 
-# k-means++ picks from so many points at most.
+# k-means++ picks from so many points at most, and from no more than fit into so many bytes.
 SAMPLE_ROWS = 1 << 16
+SAMPLE_BYTES = 64 << 20
 # Sampled rows that lie within so many bytes of each other are read together.
 SAMPLE_READ_BYTES = 1 << 20
 # Weights are read this many at a time.
@@ -37,6 +38,22 @@ WEIGHTS_AT_ONCE = 1 << 18
 # Of k-means||: passes that draw, and how many candidates each of them draws for every centre.
 ROUNDS = 4
 OVERSAMPLING = 2
+
+
+def n_candidates(init: Any, n_clusters: int) -> int:
+    """The most centres that points are compared with while centres are drawn."""
+    drawn = 1 + ROUNDS * OVERSAMPLING * n_clusters
+    return drawn if isinstance(init, str) and init == "k-means||" else n_clusters
+
+
+def held_bytes(init: Any, n: int, n_features: int) -> int:
+    """What is held of the points while centres are drawn."""
+    spread = isinstance(init, str) and init == "k-means++"
+    return 3 * 8 * n_features * min(n, _sample_rows(n_features)) if spread else 0
+
+
+def _sample_rows(n_features: int) -> int:
+    return max(1, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * n_features)))
 
 
 def initial_centres(
@@ -56,7 +73,7 @@ def initial_centres(
         K, 1 … n.
     init : {"k-means++", "k-means||", "random"} or array (K, d)
         "k-means++": greedy k-means++ of scikit-learn (Arthur & Vassilvitskii 2007), on all points
-        or, of more than SAMPLE_ROWS, on so many of them, all as likely to be among them. Reads them
+        or, of more than SAMPLE_ROWS or SAMPLE_BYTES, on so many of them, all as likely to be among them. Reads them
         once; holds them and two copies.
 
         "k-means||": scalable k-means++ (Bahmani et al. 2012, arXiv:1203.6402). Draws candidates
@@ -173,7 +190,7 @@ def _drawn_rows(
 
 def _spread(points: Points, n_clusters: int, random: np.random.Generator) -> Block:
     """k-means++ on all points of positive weight, or a sample of them."""
-    rows = np.sort(_drawn_rows(points, SAMPLE_ROWS, random, equally=True))
+    rows = np.sort(_drawn_rows(points, _sample_rows(points.shape[1]), random, equally=True))
     sample, weights = _read(points, rows)
     log.info("k-means++ picks %d of %d points, of %d", n_clusters, len(rows), points.shape[0])
     return sample[_plus_plus(sample, weights, n_clusters, random)]
@@ -358,7 +375,6 @@ def _assigned(
         size = len(block.points)
         ranking = ranking or Ranking(centres, block.points.dtype, Weighing())
         labels, squares = np.empty(size, np.int32), np.empty(size)
-        for part in ranking.rank(block.points, weightless[:size], 0, nothing):
-            labels[part.first : part.first + len(part.labels)] = part.labels
+        ranking.reduce(block.points, weightless[:size], 0, labels, nothing)
         assigned_squares(block.points, labels, centres, squares)
         yield block, labels, squares

@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from silchunk.kernels import differences
 from silchunk.kernels.bound import Block, compiled
 from silchunk.kernels.centroids import squared_distance
-from silchunk.kernels.distance import SUMMED_FEATURES
 from silchunk.kernels.vectors import (
     COLUMNS,
     LANES,
     ROWS,
     add_squares,
+    fetch,
     three_smallest,
     transpose_square,
 )
@@ -29,6 +28,7 @@ from silchunk.kernels.vectors import (
 # Columns of ``totals`` after the d sums of differences to the shift.
 WEIGHT, POINTS, SILHOUETTE, INERTIA, MEMBERS = range(5)
 N_FACTS = 5
+LINE_BYTES = 64
 
 
 def ranking_errors(n_features: int, dtype: np.dtype[Any], reach: float) -> tuple[float, float]:
@@ -39,7 +39,8 @@ def ranking_errors(n_features: int, dtype: np.dtype[Any], reach: float) -> tuple
     by u times their norms, and a point's norm is at most ``reach`` plus its distance.
     """
     unit = float(np.finfo(dtype).eps) / 2
-    relative = differences.relative_error(n_features, dtype, squared=False) + 3 * unit
+    # d additions, a difference and its square, halved by the root, which adds its own.
+    relative = ((n_features + 4) / 2 + 4) * unit
     return 1.01 * relative, 1.01 * 3 * unit * reach
 
 
@@ -62,39 +63,39 @@ def _to_columns(points: Block, first: int, shift: Block, columns: Block) -> None
 
 
 @compiled  # type: ignore[untyped-decorator]
-def rank_centres(
+def _rank(
     points: Block,
+    first: int,
     shift: Block,
-    centres: Block,
+    ranked: Block,
     n_centres: int,
     columns: Block,
     sums: Block,
     smallest: Block,
     labels: Block,
 ) -> None:
-    """The three smallest squared distances of every point to the centres.
+    """The three smallest squared distances of COLUMNS points from ``first`` on.
 
-    Parameters
-    ----------
-    points : (r, d) float32 or float64
-    shift : (d,) of that dtype
-    centres : (K', d) of that dtype, less ``shift``; the first ``n_centres`` count; K' a multiple of
-        `silchunk.kernels.vectors.ROWS`
-    columns, sums : (d, COLUMNS) and (K', COLUMNS) of that dtype, overwritten
-    smallest : (3, c) of that dtype, c ≥ r a multiple of COLUMNS, filled in, inf where there are
-        fewer
-    labels : (2, c) int32, filled with the centres of the two smallest, 0 where there is none
+    ``ranked`` (K', d) are the centres less ``shift``, in the dtype of the points, of which the first
+    ``n_centres`` count; K' is a multiple of ROWS. Of that dtype too are ``columns`` (d, COLUMNS) and
+    ``sums`` (K', COLUMNS), which are overwritten, and ``smallest`` (3, COLUMNS), filled with inf
+    where there are fewer. ``labels`` (2, COLUMNS) int32 are the centres of the two smallest.
     """
-    n_features = centres.shape[1]
-    for first in range(0, points.shape[0], COLUMNS):
-        _to_columns(points, first, shift, columns)
-        # Centres pass by the few points, which stay in the nearest cache.
-        for i in range(0, centres.shape[0], ROWS):
-            for k in range(0, n_features, SUMMED_FEATURES):
-                end = min(n_features, k + SUMMED_FEATURES)
-                add_squares(centres, columns, sums, i, 0, k, end)
-        for j in range(0, COLUMNS, LANES):
-            three_smallest(sums, n_centres, j, smallest, labels, first)
+    d = ranked.shape[1]
+    _to_columns(points, first, shift, columns)
+    # While centres pass by, the points that come next are fetched a few at a time.
+    flat = points.reshape(points.size)
+    ahead = min((first + COLUMNS) * d, flat.shape[0])
+    stop = min(ahead + COLUMNS * d, flat.shape[0])
+    step = LINE_BYTES // points.itemsize
+    share = -(-(COLUMNS * d) // (ranked.shape[0] // ROWS)) // step * step + step
+    for i in range(0, ranked.shape[0], ROWS):
+        for at in range(ahead, min(ahead + share, stop), step):
+            fetch(flat, at)
+        ahead += share
+        add_squares(ranked, columns, sums, i, 0, 0, d)
+    for j in range(0, COLUMNS, LANES):
+        three_smallest(sums, n_centres, j, smallest, labels, 0)
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -122,57 +123,20 @@ def _judge(
     silhouettes: Block,
     close: Block,
 ) -> None:
-    """As `settle`, of the ranking as it is; ``close`` (r,) uint8 marks where it is not to be
-    trusted."""
+    """Squared distances ``near`` to the nearest centres, ``silhouettes`` s = 1 - a/b, and whether
+    the ranking is too ``close`` to be trusted, of COLUMNS points."""
     nearest, seconds, thirds = smallest[0], smallest[1], smallest[2]
     factor, more = nearest.dtype.type(2.0 * relative), nearest.dtype.type(2.0 * beyond)
-    for i in range(near.shape[0]):
+    for i in range(COLUMNS):
         a, b, c = math.sqrt(nearest[i]), math.sqrt(seconds[i]), math.sqrt(thirds[i])
         # Written so that NaN and what overflows count as close.
         clear = (a + (factor * b + more) < b) & (b + (factor * c + more) < c)
         close[i] = not clear
-    for i in range(near.shape[0]):
+    for i in range(COLUMNS):
         best, second = np.float64(nearest[i]), np.float64(seconds[i])
         ratio = best / second if second > 0.0 else 1.0
         near[i] = best
         silhouettes[i] = 1.0 - (ratio if squared else math.sqrt(ratio))
-
-
-@compiled  # type: ignore[untyped-decorator]
-def settle(
-    points: Block,
-    centres: Block,
-    relative: float,
-    beyond: float,
-    squared: bool,
-    smallest: Block,
-    labels: Block,
-    near: Block,
-    silhouettes: Block,
-    close: Block,
-) -> None:
-    """Put labels right where the ranking was too close, and tell how clear they are.
-
-    Parameters
-    ----------
-    points : (r, d) float32 or float64
-    centres : (K, d) float64
-    relative, beyond : as from `ranking_errors`
-    squared : whether silhouettes are formed of squared distances
-    smallest, labels : as `rank_centres` leaves them; labels are put right
-    near : (r,) float64, filled with squared distances to the nearest centre
-    silhouettes : (r,) float64, filled with s = 1 - a/b, 0 where both are 0 or there is one centre
-    close : (r,) uint8, overwritten
-    """
-    _judge(relative, beyond, squared, smallest, near, silhouettes, close)
-    for i in range(points.shape[0]):
-        # There is an infinite distance where there are but one or two centres.
-        if close[i] or not smallest[1, i] < np.inf:
-            labels[0, i], near[i], second = two_nearest(points[i], centres)
-            ratio = 1.0
-            if 0.0 < second < np.inf:
-                ratio = near[i] / second if squared else math.sqrt(near[i] / second)
-            silhouettes[i] = 1.0 - ratio
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -199,47 +163,78 @@ def _push_farthest(distance: float, row: int, distances: Block, rows: Block) -> 
 
 
 @compiled  # type: ignore[untyped-decorator]
-def add_points(
+def reduce_block(
     points: Block,
-    labels: Block,
-    shift: Block,
     counts: Block,
-    weights: Block,
-    near: Block,
-    silhouettes: Block,
     first: int,
+    shift: Block,
+    ranked: Block,
+    centres: Block,
+    relative: float,
+    beyond: float,
+    temperature: float,
+    squared: bool,
+    unclear: bool,
+    labels: Block,
     totals: Block,
     farthest: Block,
     farthest_rows: Block,
 ) -> None:
-    """Add a block's points to their clusters.
+    """Assign a block of points to their nearest centres, weigh them and add them up.
 
     Parameters
     ----------
-    points : (r, d) float32 or float64
-    labels : (r,) int32
-    shift : (d,) float64
-    counts, weights : (r,) float64, how many points each one stands for, and how much it weighs
-    near, silhouettes : (r,) float64, as from `settle`
+    points : (r, d) float32 or float64, C-contiguous
+    counts : (r,) float64, how many points each one stands for
     first : row of the first point
+    shift : (d,) of the dtype of the points
+    ranked : (K', d) of that dtype, the centres less ``shift``; K' ≥ K a multiple of ROWS
+    centres : (K, d) float64
+    relative, beyond : as from `ranking_errors`
+    temperature, squared, unclear
+        Weights are exp(τ s) or, where ``unclear``, (1 - s) / 2, with s = 1 - a/b formed of distances
+        or, where ``squared``, of squared ones; s = 0 where both are 0 or there is but one centre.
+    labels : (r,) int32, filled in
     totals : (K, d + N_FACTS) float64, added to: sums of weighted differences to ``shift``, and of
         weights, points, silhouettes, squared distances, and members that count
     farthest, farthest_rows : (F,), a heap of the largest squared distances and their rows
     """
-    d = points.shape[1]
-    for i in range(points.shape[0]):
-        count, weight = counts[i], weights[i]
-        if count == 0.0:
-            continue
-        label = labels[i]
-        point = points[i]
-        total, facts = totals[label, :d], totals[label, d:]
-        for k in range(d):
-            total[k] += weight * (np.float64(point[k]) - shift[k])
-        facts[WEIGHT] += weight
-        facts[POINTS] += count
-        facts[SILHOUETTE] += count * silhouettes[i]
-        facts[INERTIA] += count * near[i]
-        facts[MEMBERS] += 1.0
-        if farthest.shape[0] > 0 and near[i] > farthest[0]:
-            _push_farthest(near[i], first + i, farthest, farthest_rows)
+    n_centres, d = centres.shape
+    columns = np.empty((d, COLUMNS), points.dtype)
+    sums = np.empty((ranked.shape[0], COLUMNS), points.dtype)
+    smallest = np.empty((3, COLUMNS), points.dtype)
+    two = np.empty((2, COLUMNS), np.int32)
+    near, silhouettes = np.empty(COLUMNS), np.empty(COLUMNS)
+    close = np.empty(COLUMNS, np.uint8)
+    origin = shift.astype(np.float64)
+    for start in range(0, points.shape[0], COLUMNS):
+        _rank(points, start, shift, ranked, n_centres, columns, sums, smallest, two)
+        _judge(relative, beyond, squared, smallest, near, silhouettes, close)
+        for i in range(min(COLUMNS, points.shape[0] - start)):
+            point, label = points[start + i], two[0, i]
+            # There is an infinite distance where there are but one or two centres.
+            if close[i] or not smallest[1, i] < np.inf:
+                found, near[i], second = two_nearest(point, centres)
+                label, ratio = np.int32(found), 1.0
+                if 0.0 < second < np.inf:
+                    ratio = near[i] / second if squared else math.sqrt(near[i] / second)
+                silhouettes[i] = 1.0 - ratio
+            labels[start + i] = label
+            count, silhouette = counts[start + i], silhouettes[i]
+            if count == 0.0:
+                continue
+            weight = count
+            if unclear:
+                weight *= (1.0 - silhouette) / 2.0
+            elif temperature != 0.0:
+                weight *= math.exp(temperature * silhouette)
+            total, facts = totals[label, :d], totals[label, d:]
+            for k in range(d):
+                total[k] += weight * (np.float64(point[k]) - origin[k])
+            facts[WEIGHT] += weight
+            facts[POINTS] += count
+            facts[SILHOUETTE] += count * silhouette
+            facts[INERTIA] += count * near[i]
+            facts[MEMBERS] += 1.0
+            if farthest.shape[0] > 0 and near[i] > farthest[0]:
+                _push_farthest(near[i], first + start + i, farthest, farthest_rows)

@@ -415,3 +415,21 @@ def transpose_square(
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def fetch(typing_context: Any, values: Any, i: Any) -> Any:
+    """Ask for the cache line of ``values`` that holds row i's first value, before it is read."""
+    signature = types.void(values, i)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source = context.make_array(signature.args[0])(context, builder, arguments[0])
+        flag, byte = ir.IntType(32), ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        at = builder.bitcast(builder.gep(source.data, [arguments[1]]), byte)
+        # To be read, kept in all caches, data.
+        builder.call(function, [at, *(ir.Constant(flag, value) for value in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return signature, generate
