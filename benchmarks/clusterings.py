@@ -157,7 +157,7 @@ def schedules(data, seeds: int) -> list[dict]:
     for schedule, (found, plain) in pooled.items():
         print_share(schedule, better_share(found, plain))
     print(
-        "\nmean gain in macro silhouette over k-means, and data sets where it is the best schedule"
+        "\nmean gain in macro silhouette over k-means; on how many data sets it is best (to 0.002)"
     )
     for schedule, (found, plain) in pooled.items():
         gain = np.mean([a.macro - b.macro for a, b in zip(found, plain, strict=True)])
@@ -254,7 +254,7 @@ def family(data, seeds: int) -> list[dict]:
         for model, of in found.items():
             if of:
                 print_row(model, np.mean(of, axis=0))
-        rows.append({"data": name, **{model: of for model, of in found.items()}})
+        rows.append({"data": name, **found})
     header("share of runs at least as good as k-means")
     for model in FAMILY[1:]:
         plain = [s for row in rows if row[model.__name__] for s in row["KMeans"]]

@@ -230,10 +230,11 @@ if __name__ == "__main__":
         found = stored(min(arguments.repeats, 3))
         result["stored"] = found
         print(f"\n{STORED[0]:,} points, d = {STORED[1]}, K = {STORED[2]}, Zarr, {STORED_BUDGET}")
-        print(f"iteration {found['iteration_seconds']:.2f} s, peak {found['peak_bytes'] >> 20} MiB")
+        peak = found["peak_bytes"] >> 20
+        print(f"iteration {found['iteration_seconds']:.2f} s, peak {peak} MiB")
         print(
-            f"reading once {found['reading_seconds']:.2f} s, kernel {found['kernel_seconds']:.2f} s:"
-            f" {found['ratio']:.2f} times both"
+            f"reading once {found['reading_seconds']:.2f} s, "
+            f"kernel {found['kernel_seconds']:.2f} s: {found['ratio']:.2f} times both"
         )
     else:
         result["memory"] = [compare(*shape, arguments.repeats) for shape in SHAPES]

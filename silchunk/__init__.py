@@ -41,6 +41,10 @@ if TYPE_CHECKING:
         silhouette_upper_bound_samples,
     )
     from silchunk.build import build_distances, import_distances
+    from silchunk.cluster.iteration import Iteration
+    from silchunk.cluster.kmeans import KMeans
+    from silchunk.cluster.ksil import KSil, SphericalKSil
+    from silchunk.cluster.weighted import ILOFKMeans, LOFKMeans, OWKMeans
     from silchunk.distances import DistanceMatrix, open_distances
     from silchunk.dunn import dunn_score, generalized_dunn_score
     from silchunk.dunn_result import DunnResult
@@ -71,11 +75,17 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "ForeignStoreError",
+    "ILOFKMeans",
     "InputError",
     "InputNotFoundError",
     "InputTypeError",
+    "Iteration",
+    "KMeans",
+    "KSil",
+    "LOFKMeans",
     "LabelAgreement",
     "LooksPrecomputedWarning",
+    "OWKMeans",
     "OutputExistsError",
     "OverBudgetError",
     "Plan",
@@ -86,6 +96,7 @@ __all__ = [
     "SilhouetteTable",
     "SizedBounds",
     "SlowMetricWarning",
+    "SphericalKSil",
     "StaleStoreError",
     "StoppedError",
     "StoreError",
@@ -127,6 +138,10 @@ _LAZY = {
         "silhouette_upper_bound_samples",
     },
     "silchunk.build": {"build_distances", "import_distances"},
+    "silchunk.cluster.iteration": {"Iteration"},
+    "silchunk.cluster.kmeans": {"KMeans"},
+    "silchunk.cluster.ksil": {"KSil", "SphericalKSil"},
+    "silchunk.cluster.weighted": {"ILOFKMeans", "LOFKMeans", "OWKMeans"},
     "silchunk.distances": {"DistanceMatrix", "open_distances"},
     "silchunk.dunn": {"dunn_score", "generalized_dunn_score"},
     "silchunk.dunn_result": {"DunnResult"},

@@ -267,7 +267,8 @@ def _run_locally(
     # Held around the whole run: tasks that overlap would otherwise set and reset it by turns.
     with one_blas_thread():
         # Dask's functions rather than their names: to look up a name, Dask imports distributed.
-        get = dask.threaded.get if scheduler == "threads" else dask.local.get_sync
+        alone = scheduler != "threads" or running == 1 or len(steps) == 1
+        get = dask.local.get_sync if alone else dask.threaded.get
         get(steps, list(steps), num_workers=running)
 
 

@@ -17,7 +17,10 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("bounds", "silhouettes")}
+PAGES = {
+    name: (ROOT / "docs" / f"{name}.md").read_text()
+    for name in ("bounds", "silhouettes", "clustering")
+}
 
 
 def blocks(language, text=README):

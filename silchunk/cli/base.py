@@ -89,6 +89,20 @@ def _option(name: re.Match[str]) -> str:
     return "--" + name[0].replace("_", "-")
 
 
+# Arguments that are options of the same name.
+OPTIONS = (
+    "n_clusters",
+    "n_init",
+    "n_neighbors",
+    "max_iter",
+    "temperature_range",
+    "temperature_step",
+    "temperature",
+    "sample_size",
+    "cluster_sizes",
+    "random_state",
+)
+
 # How a remedy reads in Python, and on the command line.
 WORDS = (
     (r"(?<![\w-])overwrite=True", "--overwrite"),
@@ -102,7 +116,7 @@ WORDS = (
     (r"memory=", "--memory"),
     (r"min_cluster_size", "--min-cluster-size"),
     (r"certify=True", "--certify"),
-    (r"(?<![\w-])(n_clusters|sample_size|cluster_sizes|random_state)", _option),
+    (rf"(?<![\w-])({'|'.join(OPTIONS)})", _option),
     (r"metric_params", "--param"),
     (r"import_distances", "silchunk import"),
     (r", or DistanceMatrix\.verify\(repair=True\)", ""),

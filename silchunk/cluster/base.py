@@ -223,6 +223,8 @@ class CentroidClusterer(
         d = source.shape[1]
         if reset:
             self.n_features_in_ = d
+            if hasattr(self, "feature_names_in_"):  # those of an earlier fit
+                del self.feature_names_in_
         elif d != self.n_features_in_:
             raise InputError(
                 f"X has {d} features, but {type(self).__name__} is expecting "

@@ -172,13 +172,13 @@ def fit(
         keep = partial(_keep, checkpoint, callback, replace(kept, run=run))
         iterate(job, weighed, state, rules, labels, keep, reweigh)
         # Where the last iteration has moved the centres to has not been looked at yet.
-        found = _labelled(job, points, state.centres, rules, labels[0])
-        score = rules.score(found)
-        if score >= state.best_score:
-            state.best, state.best_score = state.centres, score
+        found = _labelled(job, weighed, state.centres, rules, labels[0])
+        rank = rules.rank(found)
+        if not state.best_rank.above(rank):
+            state.best, state.best_rank = state.centres, rank
         else:
             found = None
-        if kept.best is None or state.best_score > kept.best.best_score:
+        if kept.best is None or state.best_rank.above(kept.best.best_rank):
             kept = replace(kept, best=state)
         else:
             found = None
@@ -187,7 +187,7 @@ def fit(
             checkpoint.write(kept)
     best = kept.best
     assert best is not None
-    if found is None:
+    if found is None or weighed is not points:
         found = _labelled(job, points, best.best, rules, labels[0])
     return Fitted(best.best, labels[0].whole(), found, best.history)
 

@@ -30,6 +30,8 @@ from silchunk.rows import Block
 
 # Iterations without a better score after which an algorithm that may oscillate ends.
 PATIENCE = 10
+# A score is better if it is by more than this, relative: less may be rounding.
+GAIN = 1e-12
 
 
 class Iteration(NamedTuple):
@@ -65,6 +67,24 @@ class Temperature:
         return min(max(moved, self.low), self.high)
 
 
+class Rank(NamedTuple):
+    """How good centres are: those with fewer empty clusters, which means over clusters leave out,
+    before all others."""
+
+    filled: int  # less the number of clusters
+    score: float  # the objective, to be large
+
+    def above(self, other: Rank) -> bool:
+        """Whether these are better, by more than rounding."""
+        if self.filled != other.filled:
+            return self.filled > other.filled
+        return self.score > other.score + GAIN * abs(other.score)
+
+
+# Below that of all centres.
+NO_RANK = Rank(-1 << 62, 0.0)
+
+
 @dataclass(frozen=True)
 class Rules:
     """What tells centroid algorithms apart.
@@ -82,6 +102,8 @@ class Rules:
         As in `Weighing`.
     directions : bool
         Centres have norm 1.
+    unsteady : bool
+        Weights follow the labels in another way, so that iterations may go in circles.
     """
 
     objective: str
@@ -91,20 +113,21 @@ class Rules:
     squared: bool = False
     unclear: bool = False
     directions: bool = False
+    unsteady: bool = False
 
     @property
     def weighted(self) -> bool:
         """Whether iterations can go on after labels have settled, and get worse."""
-        return self.unclear or self.objective != "inertia"
+        return self.unclear or self.unsteady or self.objective != "inertia"
 
     def weighing(self, temperature: float) -> Weighing:
         """How points are weighed at a temperature."""
         return Weighing(temperature, self.squared, self.unclear)
 
-    def score(self, found: PassResult | Iteration) -> float:
-        """The objective, to be large."""
+    def rank(self, found: PassResult | Iteration) -> Rank:
+        """How good centres are."""
         value = float(getattr(found, self.objective))
-        return -value if self.objective == "inertia" else value
+        return Rank(-found.empty_clusters, -value if self.objective == "inertia" else value)
 
 
 @dataclass
@@ -115,7 +138,8 @@ class State:
     ----------
     centres : (K, d) float64, of the next iteration
     temperature : float
-    best, best_score : centres of the best iteration so far, and its score
+    best, best_rank : centres of the best iteration so far, and how good they are
+    best_iteration : its number, 0 before the first
     before : (K, d) float64 or None, centres of the last iteration
     history : list of Iteration
     seen : digests of the labels of each iteration, in order
@@ -126,7 +150,8 @@ class State:
     temperature: float
     best: Block
     before: Block | None = None
-    best_score: float = -np.inf
+    best_rank: Rank = NO_RANK
+    best_iteration: int = 0
     history: list[Iteration] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
     done: bool = False
@@ -240,9 +265,9 @@ def _relocate(
 
 def _advance(state: State, rules: Rules, found: PassResult, centres: Block) -> None:
     """Record an iteration, and decide whether and how to go on."""
-    score = rules.score(found)
+    rank = rules.rank(found)
     shift = float(((centres - state.centres) ** 2).sum())
-    last = rules.score(state.history[-1]) if state.history else -np.inf
+    improved = not state.history or rank.above(rules.rank(state.history[-1]))
     state.history.append(
         Iteration(
             len(state.history) + 1,
@@ -255,10 +280,10 @@ def _advance(state: State, rules: Rules, found: PassResult, centres: Block) -> N
             len(found.empty),
         )
     )
-    if score > state.best_score:
-        state.best, state.best_score = state.centres, score
+    if rank.above(state.best_rank):
+        state.best, state.best_rank, state.best_iteration = state.centres, rank, len(state.history)
     state.before, state.centres = state.centres, centres
-    state.temperature = rules.temperature.after(state.temperature, score > last)
+    state.temperature = rules.temperature.after(state.temperature, improved)
     state.done = _ends(state, rules, found, shift)
     state.seen.append(found.digest)
 
@@ -275,8 +300,7 @@ def _ends(state: State, rules: Rules, found: PassResult, shift: float) -> bool:
     # Labels that come back after others: the algorithm goes in circles.
     if not stable and found.digest in state.seen:
         return True
-    scores = [rules.score(one) for one in state.history]
-    return n_done - 1 - int(np.argmax(scores)) >= PATIENCE
+    return n_done - state.best_iteration >= PATIENCE
 
 
 def _label(state: State) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from silchunk.cluster.labels import LabelVector
 from silchunk.cluster.points import Points, Vector
+from silchunk.errors import InputError
 from silchunk.kernels import lloyd as kernel
 from silchunk.kernels.vectors import ROWS
 from silchunk.prepare import Job
@@ -61,7 +62,8 @@ class Ranking:
         shifted = centres - self._shift
         self._ranked = np.zeros((-(-n_clusters // ROWS) * ROWS, d), dtype)
         self._ranked[:n_clusters] = shifted
-        reach = float(np.sqrt((shifted**2).sum(axis=1).max()))
+        with np.errstate(over="ignore"):  # nothing is clear then, and all is formed in float64
+            reach = float(np.sqrt((shifted**2).sum(axis=1).max()))
         self._errors = kernel.ranking_errors(d, dtype, reach)
 
     def reduce(self, block: Block, counts: Vector, first: int, labels: Vector, into: Sums) -> None:
@@ -189,6 +191,11 @@ class PassResult:
         """Clusters without points."""
         return np.flatnonzero(self.members == 0)
 
+    @property
+    def empty_clusters(self) -> int:
+        """How many there are."""
+        return len(self.empty)
+
 
 def run_pass(
     job: Job,
@@ -230,6 +237,11 @@ def run_pass(
     task = Pass(points, centres, weighing, before, labels)
     job.map(task, combine, label, points.ranges_of(job))
     total = sums.total()
+    if not np.isfinite(total).all():
+        raise InputError(
+            "squared distances of the points of X to the centres are too large for float64. Divide "
+            "X by a large number."
+        )
     d = centres.shape[1]
     weights, counts, silhouettes, inertias, members = total[:, d:].T
     shift = shift_of(centres, points.dtype)

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,23 @@ from typing import Any
 import numpy as np
 
 from silchunk import storage
-from silchunk.cluster.iteration import Iteration, State
+from silchunk.cluster.iteration import Iteration, Rank, State
 from silchunk.disk import room_for
 from silchunk.errors import ForeignStoreError, InputError, StaleStoreError
 from silchunk.rows import Block
 
 KIND = "silchunk fit"
+# What reading something else ends with.
+NO_FIT = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +109,8 @@ class Checkpoint:
         content = stream.getvalue()
         temporary = self.path.with_name(f".{self.path.name}.part")
         with room_for(self.path, len(content)):
-            with temporary.open("wb") as file:
+            temporary.unlink(missing_ok=True)  # of a fit that was killed, or nobody's
+            with temporary.open("xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -129,11 +142,12 @@ def _read(path: Path) -> tuple[dict[str, Block], dict[str, Any]]:
     if path.is_symlink() or not path.is_file():
         raise foreign
     try:
-        with np.load(path, allow_pickle=False) as kept:
+        # Opened here: what turns out to be no archive is closed, too.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
             arrays = dict(kept)
         facts = json.loads(arrays.pop("facts").tobytes())
         kind = facts["kind"]
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+    except NO_FIT as error:
         raise foreign from error
     if kind != KIND:
         raise foreign
@@ -153,7 +167,8 @@ def _facts(state: State | None, arrays: dict[str, Block], name: str) -> dict[str
     # JSON keeps every bit of a float.
     return {
         "temperature": state.temperature,
-        "best_score": state.best_score,
+        "best_rank": state.best_rank,
+        "best_iteration": state.best_iteration,
         "seen": state.seen,
         "done": state.done,
     }
@@ -175,7 +190,8 @@ def _state(arrays: Mapping[str, Block], facts: dict[str, Any] | None, name: str)
         facts["temperature"],
         arrays[f"{name}-best"],
         arrays.get(f"{name}-before"),
-        facts["best_score"],
+        Rank(*facts["best_rank"]),
+        facts["best_iteration"],
         history,
         facts["seen"],
         facts["done"],

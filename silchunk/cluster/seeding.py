@@ -73,8 +73,8 @@ def initial_centres(
         K, 1 … n.
     init : {"k-means++", "k-means||", "random"} or array (K, d)
         "k-means++": greedy k-means++ of scikit-learn (Arthur & Vassilvitskii 2007), on all points
-        or, of more than SAMPLE_ROWS or SAMPLE_BYTES, on so many of them, all as likely to be among them. Reads them
-        once; holds them and two copies.
+        or, of more than SAMPLE_ROWS or SAMPLE_BYTES, on so many of them, all as likely to be among
+        them. Reads them once; holds them and two copies.
 
         "k-means||": scalable k-means++ (Bahmani et al. 2012, arXiv:1203.6402). Draws candidates
         from all points, in ROUNDS passes over them at most, weighs each with the points it is

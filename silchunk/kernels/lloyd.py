@@ -15,15 +15,8 @@ import numpy as np
 
 from silchunk.kernels.bound import Block, compiled
 from silchunk.kernels.centroids import squared_distance
-from silchunk.kernels.vectors import (
-    COLUMNS,
-    LANES,
-    ROWS,
-    add_squares,
-    fetch,
-    three_smallest,
-    transpose_square,
-)
+from silchunk.kernels.ranking import fetch, three_smallest, transpose_square
+from silchunk.kernels.vectors import COLUMNS, LANES, ROWS, add_squares
 
 # Columns of ``totals`` after the d sums of differences to the shift.
 WEIGHT, POINTS, SILHOUETTE, INERTIA, MEMBERS = range(5)
@@ -31,17 +24,19 @@ N_FACTS = 5
 LINE_BYTES = 64
 
 
-def ranking_errors(n_features: int, dtype: np.dtype[Any], reach: float) -> tuple[float, float]:
+def ranking_errors(
+    n_features: int, dtype: np.dtype[Any], reach: float
+) -> tuple[float, float, float]:
     """Largest error of a computed distance D of a point to a centre: relative to D, and beyond
-    that.
+    that; and the squared distance below which digits are lost to underflow.
 
     ``reach`` is the largest norm of a shifted centre. Rounding points and centres moves a distance
     by u times their norms, and a point's norm is at most ``reach`` plus its distance.
     """
-    unit = float(np.finfo(dtype).eps) / 2
+    unit, tiny = float(np.finfo(dtype).eps) / 2, n_features * float(np.finfo(dtype).tiny)
     # d additions, a difference and its square, halved by the root, which adds its own.
     relative = ((n_features + 4) / 2 + 4) * unit
-    return 1.01 * relative, 1.01 * 3 * unit * reach
+    return 1.01 * relative, 1.01 * 3 * unit * reach + math.sqrt(tiny), tiny / unit
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -76,10 +71,11 @@ def _rank(
 ) -> None:
     """The three smallest squared distances of COLUMNS points from ``first`` on.
 
-    ``ranked`` (K', d) are the centres less ``shift``, in the dtype of the points, of which the first
-    ``n_centres`` count; K' is a multiple of ROWS. Of that dtype too are ``columns`` (d, COLUMNS) and
-    ``sums`` (K', COLUMNS), which are overwritten, and ``smallest`` (3, COLUMNS), filled with inf
-    where there are fewer. ``labels`` (2, COLUMNS) int32 are the centres of the two smallest.
+    ``ranked`` (K', d) are the centres less ``shift``, in the dtype of the points, of which the
+    first ``n_centres`` count; K' is a multiple of ROWS. Of that dtype too are ``columns``
+    (d, COLUMNS) and ``sums`` (K', COLUMNS), which are overwritten, and ``smallest`` (3, COLUMNS),
+    filled with inf where there are fewer. ``labels`` (2, COLUMNS) int32 are the centres of the two
+    smallest.
     """
     d = ranked.shape[1]
     _to_columns(points, first, shift, columns)
@@ -117,6 +113,7 @@ def two_nearest(point: Block, centres: Block) -> tuple[int, float, float]:
 def _judge(
     relative: float,
     beyond: float,
+    floor: float,
     squared: bool,
     smallest: Block,
     near: Block,
@@ -127,11 +124,12 @@ def _judge(
     the ranking is too ``close`` to be trusted, of COLUMNS points."""
     nearest, seconds, thirds = smallest[0], smallest[1], smallest[2]
     factor, more = nearest.dtype.type(2.0 * relative), nearest.dtype.type(2.0 * beyond)
+    least = nearest.dtype.type(floor)
     for i in range(COLUMNS):
         a, b, c = math.sqrt(nearest[i]), math.sqrt(seconds[i]), math.sqrt(thirds[i])
         # Written so that NaN and what overflows count as close.
         clear = (a + (factor * b + more) < b) & (b + (factor * c + more) < c)
-        close[i] = not clear
+        close[i] = not (clear & (seconds[i] > least))
     for i in range(COLUMNS):
         best, second = np.float64(nearest[i]), np.float64(seconds[i])
         ratio = best / second if second > 0.0 else 1.0
@@ -155,7 +153,7 @@ def _push_farthest(distance: float, row: int, distances: Block, rows: Block) -> 
             or (distances[other] == distances[child] and rows[other] > rows[child])
         ):
             child = other
-        if distances[child] > distance:
+        if distances[child] >= distance:
             break
         distances[at], rows[at] = distances[child], rows[child]
         at = child
@@ -172,6 +170,7 @@ def reduce_block(
     centres: Block,
     relative: float,
     beyond: float,
+    floor: float,
     temperature: float,
     squared: bool,
     unclear: bool,
@@ -190,10 +189,11 @@ def reduce_block(
     shift : (d,) of the dtype of the points
     ranked : (K', d) of that dtype, the centres less ``shift``; K' ≥ K a multiple of ROWS
     centres : (K, d) float64
-    relative, beyond : as from `ranking_errors`
+    relative, beyond, floor : as from `ranking_errors`
     temperature, squared, unclear
-        Weights are exp(τ s) or, where ``unclear``, (1 - s) / 2, with s = 1 - a/b formed of distances
-        or, where ``squared``, of squared ones; s = 0 where both are 0 or there is but one centre.
+        Weights are exp(τ s) or, where ``unclear``, (1 - s) / 2, with s = 1 - a/b formed of
+        distances or, where ``squared``, of squared ones; s = 0 where both are 0 or there is but one
+        centre.
     labels : (r,) int32, filled in
     totals : (K, d + N_FACTS) float64, added to: sums of weighted differences to ``shift``, and of
         weights, points, silhouettes, squared distances, and members that count
@@ -209,7 +209,7 @@ def reduce_block(
     origin = shift.astype(np.float64)
     for start in range(0, points.shape[0], COLUMNS):
         _rank(points, start, shift, ranked, n_centres, columns, sums, smallest, two)
-        _judge(relative, beyond, squared, smallest, near, silhouettes, close)
+        _judge(relative, beyond, floor, squared, smallest, near, silhouettes, close)
         for i in range(min(COLUMNS, points.shape[0] - start)):
             point, label = points[start + i], two[0, i]
             # There is an infinite distance where there are but one or two centres.

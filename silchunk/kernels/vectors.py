@@ -24,7 +24,8 @@ SCANNED = 8
 ELEMENTS = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
 
 
-def _in_every_lane(builder: Any, value: Any, vector: Any) -> Any:
+def in_every_lane(builder: Any, value: Any, vector: Any) -> Any:
+    """The vector that has a scalar in each of its lanes."""
     unset = ir.Constant(vector, ir.Undefined)
     first = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     single = builder.insert_element(unset, value, ir.Constant(ir.IntType(32), 0))
@@ -76,7 +77,7 @@ def add_squares(
         added = []
         for r in range(ROWS):
             x = builder.load(builder.gep(arrays[0].data, [builder.add(row_starts[r], k)]))
-            spread = _in_every_lane(builder, x, vector)
+            spread = in_every_lane(builder, x, vector)
             for v in range(VECTORS):
                 difference = builder.fsub(spread, values[v])
                 square = builder.fmul(difference, difference, flags=("contract",))
@@ -129,7 +130,7 @@ def split_block(
             context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 4)
         )
         _, first, last, edge, _, filled = arguments
-        edges = _in_every_lane(builder, edge, vector)
+        edges = in_every_lane(builder, edge, vector)
         zero, none = ir.Constant(vector, [0.0] * LANES), ir.Constant(wide, [0.0] * LANES)
         before = builder.block
         loop = builder.append_basic_block("parts")
@@ -238,7 +239,7 @@ def running_quotients(
         _, first, last, n, *sums, _ = arguments
 
         def everywhere(value: Any) -> Any:
-            return _in_every_lane(builder, value, vector)
+            return in_every_lane(builder, value, vector)
 
         before_all, inside, after_all = (everywhere(value) for value in sums)
         sizes = everywhere(builder.sitofp(first, ir.DoubleType()))
@@ -278,158 +279,5 @@ def running_quotients(
 
         builder.position_at_end(done)
         return builder.extract_element(total_then, ir.Constant(ir.IntType(32), 0))
-
-    return signature, generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def three_smallest(
-    typing_context: Any, values: Any, count: Any, j: Any, smallest: Any, labels: Any, first: Any
-) -> Any:
-    """The three smallest of ``values[k, i]`` over k < count, for each i in [j, j + LANES), into
-    ``smallest[:, first + i]``, and the k of the first two into ``labels[:, first + i]``; of equals
-    the first.
-
-    ``values`` (at least count ≥ 1, r) and ``smallest`` (3, r) are C-contiguous and of one dtype,
-    ``labels`` (2, r) is int32. Where there are fewer than three, infinity and 0 stand.
-    """
-    signature = types.void(values, count, j, smallest, labels, first)
-    element = ELEMENTS[values.dtype]
-    vector, integers = ir.VectorType(element, LANES), ir.VectorType(ir.IntType(32), LANES)
-    alignment = values.dtype.bitwidth // 8
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, smallest, labels = (
-            context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 3, 4)
-        )
-        _, count, j, _, _, first = arguments
-        width = cgutils.unpack_tuple(builder, source.shape)[1]
-        integer = j.type
-        infinite = ir.Constant(vector, [float("inf")] * LANES)
-        zero = ir.Constant(integers, [0] * LANES)
-
-        before = builder.block
-        loop = builder.append_basic_block("candidates")
-        after = builder.append_basic_block("ranked")
-        builder.branch(loop)
-
-        builder.position_at_end(loop)
-        k = builder.phi(integer)
-        best, second, third = (builder.phi(vector) for _ in range(3))
-        nearest, following = (builder.phi(integers) for _ in range(2))
-        place = builder.add(builder.mul(k, width), j)
-        at = builder.bitcast(builder.gep(source.data, [place]), vector.as_pointer())
-        value = builder.load(at, align=alignment)
-        label = _in_every_lane(builder, builder.trunc(k, ir.IntType(32)), integers)
-
-        def below(limit: Any) -> Any:
-            return builder.fcmp_ordered("<", value, limit)
-
-        nearer, near, close = below(best), below(second), below(third)
-        third_then = builder.select(near, second, builder.select(close, value, third))
-        second_then = builder.select(nearer, best, builder.select(near, value, second))
-        best_then = builder.select(nearer, value, best)
-        following_then = builder.select(nearer, nearest, builder.select(near, label, following))
-        nearest_then = builder.select(nearer, label, nearest)
-        k_then = builder.add(k, ir.Constant(integer, 1))
-        for phi, start, result in (
-            (k, ir.Constant(integer, 0), k_then),
-            (best, infinite, best_then),
-            (second, infinite, second_then),
-            (third, infinite, third_then),
-            (nearest, zero, nearest_then),
-            (following, zero, following_then),
-        ):
-            phi.add_incoming(start, before)
-            phi.add_incoming(result, loop)
-        builder.cbranch(builder.icmp_signed("<", k_then, count), loop, after)
-
-        builder.position_at_end(after)
-
-        target = builder.add(first, j)
-
-        def store(values: list[Any], array: Any, kind: Any, align: int) -> None:
-            row = cgutils.unpack_tuple(builder, array.shape)[1]
-            for i, value in enumerate(values):
-                place = builder.add(builder.mul(ir.Constant(integer, i), row), target)
-                at = builder.bitcast(builder.gep(array.data, [place]), kind.as_pointer())
-                builder.store(value, at, align=align)
-
-        store([best_then, second_then, third_then], smallest, vector, alignment)
-        store([nearest_then, following_then], labels, integers, 4)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def transpose_square(
-    typing_context: Any, points: Any, i: Any, k: Any, shift: Any, columns: Any, j: Any
-) -> Any:
-    """``columns[k + l, j + m] = points[i + m, k + l] - shift[k + l]`` for l, m < LANES.
-
-    ``points`` (r, d), ``shift`` (d,) and ``columns`` (d, c) are C-contiguous and of one dtype.
-    """
-    signature = types.void(points, i, k, shift, columns, j)
-    vector = ir.VectorType(ELEMENTS[points.dtype], LANES)
-    alignment = points.dtype.bitwidth // 8
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, offset, target = (
-            context.make_array(signature.args[n])(context, builder, arguments[n]) for n in (0, 3, 4)
-        )
-        _, i, k, _, _, j = arguments
-        integer = i.type
-
-        def place(array: Any, row: Any, column: Any) -> Any:
-            width = cgutils.unpack_tuple(builder, array.shape)[-1]
-            start = builder.add(builder.mul(row, width), column)
-            return builder.bitcast(builder.gep(array.data, [start]), vector.as_pointer())
-
-        def nth(value: Any, n: int) -> Any:
-            return builder.add(value, ir.Constant(integer, n))
-
-        at = builder.bitcast(builder.gep(offset.data, [k]), vector.as_pointer())
-        middle = builder.load(at, align=alignment)
-        rows = [
-            builder.fsub(builder.load(place(source, nth(i, m), k), align=alignment), middle)
-            for m in range(LANES)
-        ]
-        # Squares of 2, 4, 8 and 16 are transposed, one inside the other.
-        step = 1
-        while step < LANES:
-            lower = [n if not n & step else LANES + n - step for n in range(LANES)]
-            upper = [n + step if not n & step else LANES + n for n in range(LANES)]
-            masks = [
-                ir.Constant(ir.VectorType(ir.IntType(32), LANES), lanes) for lanes in (lower, upper)
-            ]
-            for m in range(LANES):
-                if not m & step:
-                    one, other = rows[m], rows[m + step]
-                    rows[m], rows[m + step] = (
-                        builder.shuffle_vector(one, other, mask) for mask in masks
-                    )
-            step *= 2
-        for n, row in enumerate(rows):
-            builder.store(row, place(target, nth(k, n), j), align=alignment)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def fetch(typing_context: Any, values: Any, i: Any) -> Any:
-    """Ask for the cache line of ``values`` that holds row i's first value, before it is read."""
-    signature = types.void(values, i)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source = context.make_array(signature.args[0])(context, builder, arguments[0])
-        flag, byte = ir.IntType(32), ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        at = builder.bitcast(builder.gep(source.data, [arguments[1]]), byte)
-        # To be read, kept in all caches, data.
-        builder.call(function, [at, *(ir.Constant(flag, value) for value in (0, 3, 1))])
-        return context.get_dummy_value()
 
     return signature, generate

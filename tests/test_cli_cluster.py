@@ -1,0 +1,446 @@
+"""``silchunk cluster`` as its users see it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import test_docs
+import zarr
+from scipy.spatial.distance import cdist
+from sklearn.metrics import adjusted_rand_score
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import silchunk
+from silchunk import prepare
+from silchunk.cli import cluster as command
+from silchunk.cli.base import BAD_INPUT, CANNOT_WRITE, OVER_BUDGET, PAUSED, app
+from silchunk.cluster import saved
+from silchunk.cluster.base import CentroidClusterer
+
+runner = CliRunner()
+ALGORITHMS = {
+    "ksil": "KSil",
+    "spherical-ksil": "SphericalKSil",
+    "kmeans": "KMeans",
+    "lof-kmeans": "LOFKMeans",
+    "ilof-kmeans": "ILOFKMeans",
+    "ow-kmeans": "OWKMeans",
+}
+# Three groups that are apart by distance and by direction, of 100, 60 and 40 points.
+TRUTH = np.repeat([0, 1, 2], [100, 60, 40])
+X = np.array([[9.0, 0.0], [0.0, 9.0], [-9.0, -9.0]])[TRUTH] + np.random.default_rng(
+    0
+).standard_normal((200, 2))
+# In which algorithms take several iterations.
+CLOUD = np.random.default_rng(1).standard_normal((200, 3))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder with points, which commands run in."""
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    np.save("cloud.npy", CLOUD)
+    return tmp_path
+
+
+def run(*arguments, code=0):
+    result = runner.invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def cluster(*arguments, source="x.npy", k=3, output="labels.npy", code=0):
+    return run("cluster", source, "-k", k, "-o", output, *arguments, code=code)
+
+
+# What it finds.
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm(algorithm):
+    result = cluster("--algorithm", algorithm, "--centers", "centres.npy")
+    labels, centres = np.load("labels.npy"), np.load("centres.npy")
+    found = getattr(silchunk, ALGORITHMS[algorithm])(3, random_state=0).fit(X)
+    assert labels.dtype == np.int32
+    assert np.array_equal(labels, found.labels_)
+    assert np.array_equal(centres, found.cluster_centers_)
+    assert adjusted_rand_score(TRUTH, labels) == 1
+    assert f"x.npy: 200 points in 2 dimensions, K = 3 by {algorithm}, " in result.stdout
+    assert "cluster sizes           40 to 100 points\n" in result.stdout
+    assert result.stderr == "wrote labels.npy\nwrote centres.npy\n"
+
+
+def test_figures_are_those_of_the_files():
+    facts = json.loads(
+        cluster("--centers", "c.npy", "--json", source="cloud.npy", k=4).stdout,
+    )
+    labels = np.load("labels.npy")
+    distances = np.sort(cdist(CLOUD, np.load("c.npy")), axis=1)
+    s = 1 - distances[:, 0] / distances[:, 1]
+    assert (facts["source"], facts["algorithm"]) == ("cloud.npy", "ksil")
+    assert (facts["n"], facts["n_features"]) == (200, 3)
+    assert facts["n_clusters"] == facts["n_clusters_found"] == 4
+    assert facts["sizes"] == [int((labels == j).sum()) for j in range(4)]
+    assert facts["average"] == "macro"
+    expected = np.mean([s[labels == j].mean() for j in range(4)])
+    assert facts["silhouette_proxy"] == pytest.approx(expected, abs=1e-12)
+    assert facts["inertia"] == pytest.approx((distances[:, 0] ** 2).sum(), rel=1e-12)
+    history = facts["history"]
+    assert facts["n_iter"] == len(history) > 3
+    assert facts["silhouette_proxy_at_start"] == history[0]["macro"]
+    assert facts["inertia_at_start"] == history[0]["inertia"]
+    assert facts["silhouette_proxy"] >= max(one["macro"] for one in history) - 1e-12
+    assert facts["random_state"] == 0
+    assert facts["seconds"] > 0
+    assert facts["silchunk"] == silchunk.__version__
+
+
+def test_the_page_has_the_same_figures():
+    options = ("--objective", "micro", "--max-iter", 3)
+    facts = json.loads(cluster(*options, "--json", source="cloud.npy", k=4).stdout)
+    said = cluster(*options, source="cloud.npy", k=4, output="again.npy").stdout
+    assert facts["average"] == "micro"
+    assert facts["silhouette_proxy_at_start"] == facts["history"][0]["micro"]
+    assert facts["silhouette_proxy"] > facts["silhouette_proxy_at_start"]
+    assert (
+        f"  micro silhouette proxy  {facts['silhouette_proxy']:.4f} "
+        f"({facts['silhouette_proxy_at_start']:.4f} at the start), from distances to centres\n"
+        f"  inertia                 {facts['inertia']:.6g} "
+        f"({facts['inertia_at_start']:.6g} at the start)\n"
+        "  iterations              3, all of --max-iter\n"
+        f"  cluster sizes           {min(facts['sizes'])} to {max(facts['sizes'])} points\n"
+    ) in said
+    assert "all of" not in cluster(output="third.npy").stdout
+
+
+def test_iterations_as_a_table():
+    result = cluster("--history", "history.csv", source="cloud.npy", k=4)
+    assert "wrote history.csv" in result.stderr
+    with open("history.csv", newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert tuple(header) == silchunk.Iteration._fields
+    history = silchunk.KSil(4, random_state=0).fit(CLOUD).history_
+    assert [tuple(map(float, row)) for row in rows] == [tuple(one) for one in history]
+    assert [row[0] for row in rows] == [str(i + 1) for i in range(len(rows))]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "expected"),
+    [
+        (
+            "ksil",
+            "--init random --n-init 2 --max-iter 7 --tol 0.01 --seed 5 --objective micro "
+            "--temperature 2 --temperature-range 1 3 --temperature-step 1.25 --memory 1GiB "
+            "--checkpoint fit.npz",
+            {
+                "init": "random",
+                "n_init": 2,
+                "max_iter": 7,
+                "tol": 0.01,
+                "random_state": 5,
+                "objective": "micro",
+                "temperature": 2.0,
+                "temperature_range": (1.0, 3.0),
+                "temperature_step": 1.25,
+                "memory": "1GiB",
+                "checkpoint": "fit.npz",
+            },
+        ),
+        ("lof-kmeans", "--n-neighbors 7", {"n_neighbors": 7}),
+        ("ilof-kmeans", "--n-neighbors 8 --random-state 3", {"n_neighbors": 8, "random_state": 3}),
+        ("kmeans", "--init k-means||", {"init": "k-means||"}),
+        ("ow-kmeans", "", {}),
+    ],
+)
+def test_options_are_parameters(algorithm, options, expected, monkeypatch):
+    kind = getattr(silchunk, ALGORITHMS[algorithm])
+    given = []
+
+    class Seen(kind):
+        def fit(self, X):
+            given.append(self.get_params())
+            return super().fit(X)
+
+    Seen.__init__ = kind.__init__
+    monkeypatch.setattr(silchunk, kind.__name__, Seen, raising=False)
+    cluster("--algorithm", algorithm, *options.split())
+    defaults = kind(3, random_state=0, progress=True).get_params()
+    checkpoint = {name: str(given[0][name]) for name in ("checkpoint",) if given[0][name]}
+    assert given[0] | checkpoint == defaults | expected
+
+
+def test_seeds():
+    found = [cluster("--seed", seed, source="cloud.npy", output=f"{seed}.npy") for seed in (0, 1)]
+    assert found[0].exit_code == found[1].exit_code == 0
+    for seed in (0, 1):
+        expected = silchunk.KSil(3, random_state=seed).fit_predict(CLOUD)
+        assert np.array_equal(np.load(f"{seed}.npy"), expected)
+    assert not np.array_equal(np.load("0.npy"), np.load("1.npy"))
+
+
+def test_points_in_zarr():
+    stored = zarr.create_array("x.zarr", shape=X.shape, chunks=(50, 2), dtype=X.dtype)
+    stored[:] = X
+    cluster()
+    cluster(source="x.zarr", output="stored.npy")
+    assert np.array_equal(np.load("stored.npy"), np.load("labels.npy"))
+
+
+def test_labels_that_are_mapped_from_a_file(monkeypatch):
+    cluster(source="cloud.npy")
+    monkeypatch.setattr(prepare, "HELD_SHARE", 1 << 40)
+    monkeypatch.setattr(command, "COUNTED_AT_ONCE", 64)
+    assert isinstance(silchunk.KSil(3, random_state=0).fit("cloud.npy").labels_, np.memmap)
+    facts = json.loads(cluster("--json", source="cloud.npy", output="mapped.npy").stdout)
+    labels = np.load("mapped.npy")
+    assert np.array_equal(labels, np.load("labels.npy"))
+    assert facts["sizes"] == np.bincount(labels).tolist()
+
+
+@pytest.mark.filterwarnings("default::sklearn.exceptions.ConvergenceWarning")
+def test_fewer_different_points_than_clusters():
+    np.save("pairs.npy", np.array([[0.0], [0.0], [1.0], [1.0], [1.0]]))
+    result = cluster(source="pairs.npy")
+    assert "warning: 2 distinct clusters were found, fewer than --n-clusters=3" in result.stderr
+    assert "cluster sizes           2 to 3 points, 1 empty\n" in result.stdout
+    facts = json.loads(cluster("--json", source="pairs.npy", output="again.npy").stdout)
+    assert facts["n_clusters_found"] == 2
+    assert sorted(facts["sizes"]) == [0, 2, 3]
+
+
+# What to do next.
+
+
+def next_command(result):
+    return shlex.split(result.stdout.splitlines()[-1].removeprefix("next: silchunk "))
+
+
+def test_the_next_command_runs():
+    np.save("my points.npy", X)
+    said = next_command(cluster(source="my points.npy", output="my labels.npy"))
+    assert said == ["evaluate", "my points.npy", "my labels.npy"]
+    assert "A clustering of 200 points into 3 clusters" in run(*said).stdout
+    directions = next_command(cluster("--algorithm", "spherical-ksil"))
+    assert directions == ["evaluate", "x.npy", "labels.npy", "--metric", "cosine"]
+    assert "(cosine distance)" in run(*directions).stdout
+
+
+def test_of_many_points_the_next_command_takes_a_sample(monkeypatch):
+    monkeypatch.setattr(command, "EVALUATED_POINTS", 200)
+    assert next_command(cluster())[0] == "evaluate"
+    monkeypatch.setattr(command, "EVALUATED_POINTS", 199)
+    monkeypatch.setattr(command, "SAMPLED_POINTS", 50)
+    said = next_command(cluster(output="again.npy"))
+    assert said == ["score", "x.npy", "again.npy", "--sample-size", "50"]
+    assert json.loads(run(*said, "--json").stdout)["sample_size"] == 50
+    monkeypatch.setattr(command, "SAMPLED_POINTS", 5)
+    assert next_command(cluster(output="third.npy"))[-1] == "6"  # two of each cluster
+
+
+def test_one_cluster_cannot_be_judged():
+    said = cluster(k=1).stdout
+    assert "cluster sizes           200 to 200 points\n" in said
+    assert "next" not in said
+
+
+# What it refuses.
+
+
+@pytest.fixture
+def no_work(monkeypatch):
+    def fit(self, X, y=None, sample_weight=None):
+        raise AssertionError("this was to be refused before any work")
+
+    monkeypatch.setattr(CentroidClusterer, "fit", fit)
+
+
+@pytest.mark.parametrize("option", ["-o", "--centers", "--history"])
+def test_nothing_is_overwritten(option, folder, no_work):
+    (folder / "precious.npy").write_text("mine")
+    output = [] if option == "-o" else ["-o", "labels.npy"]
+    command = ["cluster", "x.npy", "-k", 3, *output, option]
+    result = run(*command, "precious.npy", code=CANNOT_WRITE)
+    assert "precious.npy exists already" in result.stderr
+    assert (folder / "precious.npy").read_text() == "mine"
+    missing = run(*command, "missing/out.npy", code=CANNOT_WRITE)
+    assert "no folder 'missing'" in missing.stderr
+    assert sorted(p.name for p in folder.iterdir()) == ["cloud.npy", "precious.npy", "x.npy"]
+
+
+@pytest.mark.parametrize("option", ["--centers", "--history", "--checkpoint"])
+def test_one_file_cannot_have_two_results(option, folder, no_work):
+    result = cluster(option, folder / "labels.npy", code=CANNOT_WRITE)
+    assert "labels.npy is named for two outputs" in result.stderr
+    assert not (folder / "labels.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "option", "goes_with"),
+    [
+        ("kmeans", "--objective micro", "ksil, spherical-ksil"),
+        ("ow-kmeans", "--temperature 1", "ksil, spherical-ksil"),
+        ("lof-kmeans", "--temperature-range 1 2", "ksil, spherical-ksil"),
+        ("ilof-kmeans", "--temperature-step 2", "ksil, spherical-ksil"),
+        ("ksil", "--n-neighbors 5", "lof-kmeans, ilof-kmeans"),
+    ],
+)
+def test_options_of_other_algorithms(algorithm, option, goes_with, no_work):
+    result = cluster("--algorithm", algorithm, *option.split(), code=BAD_INPUT)
+    name = option.split()[0]
+    assert f"{name} does not go with --algorithm {algorithm}; it goes with {goes_with}." in (
+        result.stderr
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ("--algorithm k-means", BAD_INPUT, "--algorithm must be one of ksil, spherical-ksil"),
+        ("--init mean", BAD_INPUT, "--init must be one of k-means++, k-means||, random; got"),
+        ("--objective mean", BAD_INPUT, "objective must be 'macro' or 'micro'; got 'mean'"),
+        ("--temperature 1 --temperature-range 2 3", BAD_INPUT, "temperature 1 is not in"),
+        ("--temperature-range 3 2", BAD_INPUT, "must be a number from 3 to"),
+        ("--memory much", BAD_INPUT, "memory must be"),
+        ("--memory 1MiB", OVER_BUDGET, "Raise --memory to"),
+        ("--max-iter 0", 2, "greater than or equal to 1"),
+        ("--n-init 0", 2, "greater than or equal to 1"),
+        ("--tol -1", 2, "greater than or equal to 0"),
+        ("--temperature -1", 2, "greater than or equal to 0"),
+        ("--temperature-step 0.5", 2, "greater than or equal to 1"),
+        ("--metric cosine", 2, "No such option"),
+    ],
+)
+def test_wrong_options(options, code, message, folder):
+    result = cluster(*options.split(), code=code)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+    assert not (folder / "labels.npy").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "k", "output", "code", "message"),
+    [
+        ("nowhere.npy", 3, "labels.npy", BAD_INPUT, "no file or folder 'nowhere.npy'"),
+        ("line.npy", 3, "labels.npy", BAD_INPUT, "SRC must be 2-D"),
+        ("nan.npy", 3, "labels.npy", BAD_INPUT, "row 7"),
+        ("x.npy", 201, "labels.npy", BAD_INPUT, "n_samples=200 should be >= --n-clusters=201"),
+        ("x.npy", 0, "labels.npy", 2, "greater than or equal to 1"),
+        ("x.npy", 3, "labels.csv", BAD_INPUT, "--output must end in .npy"),
+    ],
+)
+def test_wrong_input(source, k, output, code, message, folder):
+    np.save("line.npy", np.arange(9.0))
+    np.save("nan.npy", np.where(np.arange(200)[:, None] == 7, np.nan, X))
+    result = cluster(source=source, k=k, output=output, code=code)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert not (folder / output).exists()
+
+
+def test_what_must_be_given():
+    assert "Missing option '--n-clusters'" in run("cluster", "x.npy", "-o", "l.npy", code=2).stderr
+    assert "Missing option '--output'" in run("cluster", "x.npy", "-k", 3, code=2).stderr
+    assert "Example: silchunk cluster points.npy" in run("cluster", "--help").stdout
+
+
+def test_directions_of_nothing():
+    np.save("zero.npy", X * (np.arange(200) != 5)[:, None])
+    result = cluster("--algorithm", "spherical-ksil", source="zero.npy", code=BAD_INPUT)
+    assert "row 5" in result.stderr
+    cluster(source="zero.npy")
+
+
+def test_checkpoints_of_something_else(folder):
+    (folder / "mine.npz").write_text("mine")
+    result = cluster("--checkpoint", "mine.npz", code=BAD_INPUT)
+    assert "not the checkpoint of a silchunk fit" in result.stderr
+    assert (folder / "mine.npz").read_text() == "mine"
+    cluster("--checkpoint", "fit.npz")
+    other = cluster("--checkpoint", "fit.npz", k=4, output="other.npy", code=BAD_INPUT)
+    assert "--n-clusters was 3, now 4" in other.stderr
+    assert not (folder / "other.npy").exists()
+
+
+# A fit that is cut off.
+
+# The command in a process that gets a signal once two iterations are kept.
+CUT_OFF = """
+import os, signal, sys
+from silchunk.cli import app
+from silchunk.cluster import saved
+
+number, *arguments = sys.argv[1:]
+write, kept = saved.Checkpoint.write, []
+
+def write_and_send(self, progress):
+    write(self, progress)
+    kept.append(1)
+    if len(kept) == 2:
+        os.kill(os.getpid(), getattr(signal, number))
+
+saved.Checkpoint.write = write_and_send
+app(arguments)
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [("SIGTERM", PAUSED), ("SIGINT", PAUSED), ("SIGKILL", -signal.SIGKILL)],
+)
+def test_a_fit_that_is_cut_off_goes_on(number, code, folder, monkeypatch):
+    command = ["cluster", "cloud.npy", "-k", "4", "-o", "l.npy", "--history", "h.csv"]
+    command += ["--checkpoint", "fit.npz"]
+    cut = subprocess.run(
+        [sys.executable, "-c", CUT_OFF, number, *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert cut.returncode == code, cut.stderr
+    if code == PAUSED:
+        assert "Run the same again to go on" in cut.stderr
+        assert "Traceback" not in cut.stderr
+    assert sorted(p.name for p in folder.iterdir()) == ["cloud.npy", "fit.npz", "x.npy"]
+    kept = []
+    write = saved.Checkpoint.write
+    monkeypatch.setattr(
+        saved.Checkpoint, "write", lambda self, progress: kept.append(write(self, progress))
+    )
+    facts = json.loads(run(*command, "--json").stdout)
+    assert len(kept) == facts["n_iter"] - 2 + 1  # each iteration that was left, and the end
+    whole = ["-o", "whole.npy", "--history", "whole.csv"]
+    run("cluster", "cloud.npy", "-k", 4, *whole)
+    assert np.array_equal(np.load("l.npy"), np.load("whole.npy"))
+    assert (folder / "h.csv").read_text() == (folder / "whole.csv").read_text()
+
+
+def test_without_a_checkpoint_nothing_is_kept(folder):
+    cluster()
+    assert sorted(p.name for p in folder.iterdir()) == ["cloud.npy", "labels.npy", "x.npy"]
+
+
+def test_every_option_has_help():
+    options = get_command(app).commands["cluster"].params
+    assert len(options) > 15
+    assert [option.name for option in options if not option.help] == []
+
+
+# What the documentation says of it.
+
+
+def test_the_readme_compares_as_it_says(folder):
+    code = next(code for code in test_docs.blocks("python") if "KSil" in code)
+    kmeans, ksil = test_docs.run(sys.executable, "-c", code, cwd=folder).stdout.splitlines()
+    assert kmeans.split()[0] == "KMeans"
+    assert ksil.split()[0] == "KSil"
+    assert float(ksil.split()[1]) > float(kmeans.split()[1])

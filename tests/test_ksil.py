@@ -1,0 +1,404 @@
+"""K-Sil against its definition, and what holds of it by construction."""
+
+from __future__ import annotations
+
+import ksil_oracle as oracle
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.exceptions import ConvergenceWarning
+
+from silchunk import InputError
+from silchunk.cluster.iteration import PATIENCE
+from silchunk.cluster.ksil import KSil, SphericalKSil
+
+BOTH = pytest.mark.parametrize("kind", [KSil, SphericalKSil])
+SCHEDULE = {"temperature": 1.0, "temperature_range": (0.5, 8.0), "temperature_step": 1.5}
+SCORES = ("macro", "micro", "inertia", "temperature", "shift")
+COUNTS = ("iteration", "labels_changed", "empty_clusters")
+
+
+def blobs(n, d, n_blobs, *, noise=1.0, gap=4.0, seed=0):
+    """Points around random middles, in blobs of unequal size."""
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.ones(n_blobs) * 2.0)
+    codes = rng.choice(n_blobs, n, p=shares)
+    return gap * rng.normal(size=(n_blobs, d))[codes] + noise * rng.normal(size=(n, d))
+
+
+DATA = {
+    "blobs": blobs(500, 2, 5),
+    "many features": blobs(300, 19, 4, seed=1),
+    "one feature": blobs(200, 1, 3, seed=2),
+    "no structure": np.random.default_rng(3).uniform(1.0, 2.0, (400, 3)),
+    "far from zero": 1e4 + blobs(400, 3, 4, seed=4),
+    "two sizes": np.concatenate([blobs(900, 2, 1), 30.0 + blobs(20, 2, 1, seed=5)]),
+    "more than a block": blobs(5000, 4, 6, seed=6),
+}
+
+
+def weights_of(n, seed=0):
+    """Halves, some of them 0."""
+    return np.random.default_rng(seed).integers(0, 5, n) / 2.0
+
+
+def check_same(model, expected):
+    """To rounding, iteration by iteration, as long as that decides nothing.
+
+    Objectives that come back in circles differ by rounding alone, and so does what follows.
+    """
+    n_sure = expected.n_sure
+    assert len(model.history_) >= n_sure
+    for found, tuple_ in zip(model.history_[:n_sure], expected.history[:n_sure], strict=True):
+        other = type(found)._make(tuple_)
+        for name in COUNTS:
+            assert getattr(found, name) == getattr(other, name), (name, found, other)
+        for name in SCORES:
+            value = getattr(other, name)
+            allowed = pytest.approx(value, rel=1e-10, abs=1e-10 if name == "shift" else 1e-13)
+            assert getattr(found, name) == allowed, (name, found, other)
+    if n_sure < len(expected.history):
+        return
+    assert model.n_iter_ == len(expected.history)
+    assert np.array_equal(model.labels_, expected.labels)
+    scale = np.abs(expected.centres).max()
+    np.testing.assert_allclose(model.cluster_centers_, expected.centres, atol=1e-10 * scale, rtol=0)
+    assert model.silhouette_ == pytest.approx(expected.objective, rel=1e-10, abs=1e-13)
+    assert model.inertia_ == pytest.approx(expected.inertia, rel=1e-10)
+
+
+def compare(X, init, *, kind=KSil, sample_weight=None, **options):
+    model = kind(len(init), init=init, scheduler="synchronous", **{**SCHEDULE, **options})
+    model.fit(X, sample_weight=sample_weight)
+    options = {**SCHEDULE, **options, "spherical": kind is SphericalKSil}
+    expected = oracle.ksil(X, init, sample_weight=sample_weight, **options)
+    check_same(model, expected)
+    return model, expected
+
+
+def first_rows(X, n_clusters, seed=0):
+    return X[np.random.default_rng(seed).choice(len(X), n_clusters, replace=False)]
+
+
+# The definition.
+
+
+@BOTH
+@pytest.mark.parametrize("objective", ["macro", "micro"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", [name for name in DATA if name != "one feature"])
+def test_definition(kind, objective, weighted, name):
+    X = DATA[name]
+    weights = weights_of(len(X)) if weighted else None
+    to_the_end = 0
+    for n_clusters in (2, 5):
+        init = first_rows(X, n_clusters)
+        _, expected = compare(X, init, kind=kind, objective=objective, sample_weight=weights)
+        to_the_end += expected.n_sure == len(expected.history)
+    assert to_the_end
+
+
+@pytest.mark.parametrize("n_clusters", range(1, 13))
+@pytest.mark.parametrize("name", ["blobs", "many features", "one feature"])
+def test_definition_for_any_number_of_clusters(n_clusters, name):
+    compare(DATA[name], first_rows(DATA[name], n_clusters, seed=n_clusters))
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"temperature": 0.0},
+        {"temperature": 3.0, "temperature_step": 1.0},
+        {"temperature": 2.0, "temperature_range": (2.0, 2.0)},
+        {"temperature": 0.5, "temperature_range": (0.1, 40.0), "temperature_step": 3.0},
+        {"temperature": 1.0, "temperature_range": (0, 1), "temperature_step": 1.2},
+    ],
+)
+def test_definition_for_any_schedule(schedule):
+    for name in ("blobs", "no structure"):
+        model, _ = compare(DATA[name], first_rows(DATA[name], 4), **schedule)
+        if schedule["temperature"] == 0.0:
+            assert {one.temperature for one in model.history_} == {0.0}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n=st.integers(2, 60),
+    d=st.integers(1, 4),
+    n_clusters=st.integers(1, 12),
+    kind=st.sampled_from([KSil, SphericalKSil]),
+    objective=st.sampled_from(["macro", "micro"]),
+    weighted=st.booleans(),
+    far=st.integers(0, 3),
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_definition_with_empty_clusters(seed, n, d, n_clusters, kind, objective, weighted, far):
+    """Some first centres are where no point is."""
+    rng = np.random.default_rng(seed)
+    X = blobs(n, d, 3, seed=seed)
+    n_clusters = min(n_clusters, n)
+    init = first_rows(X, n_clusters, seed)
+    init[rng.choice(n_clusters, min(far, n_clusters), replace=False)] *= -100.0
+    weights = weights_of(n, seed) + (rng.integers(0, 3) == 0) if weighted else None
+    if weights is not None:
+        weights[0] = 1.0
+    compare(X, init, kind=kind, objective=objective, sample_weight=weights, max_iter=15)
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 3, 7])
+def test_definition_when_iterations_are_few(max_iter):
+    X = DATA["no structure"]
+    model, _ = compare(X, first_rows(X, 6), max_iter=max_iter)
+    assert model.n_iter_ == max_iter
+
+
+def test_float32_is_the_same_to_its_rounding():
+    X = DATA["blobs"]
+    init = first_rows(X, 5)
+    single = KSil(5, init=init, **SCHEDULE, max_iter=5).fit(X.astype(np.float32))
+    expected = oracle.ksil(X.astype(np.float32), init, **SCHEDULE, max_iter=5)
+    assert np.array_equal(single.labels_, expected.labels)
+    np.testing.assert_allclose(single.cluster_centers_, expected.centres, atol=1e-5, rtol=0)
+    assert single.silhouette_ == pytest.approx(expected.objective, rel=1e-5)
+    assert single.inertia_ == pytest.approx(expected.inertia, rel=1e-5)
+
+
+# Empty clusters.
+
+
+def test_empty_clusters_start_again_at_the_farthest_points():
+    """By hand. 100 is the farthest, but alone in its cluster; then come 3 and -2."""
+    X = np.array([[0.0], [0.0], [3.0], [1.0], [100.0], [-2.0]])
+    init = [[0.0], [120.0], [1000.0], [2000.0]]
+    model = KSil(4, init=init, **SCHEDULE, max_iter=1).fit(X)
+    assert model.history_[0].empty_clusters == 2
+    assert model.labels_.tolist() == [0, 0, 2, 0, 1, 3]
+    assert model.cluster_centers_[1:, 0].tolist() == [100.0, 3.0, -2.0]
+    weight = np.exp(1 - 1 / 119 - 1)  # of 1, beside two points whose s is 1
+    assert model.cluster_centers_[0, 0] == pytest.approx(weight / (weight + 2), rel=1e-12)
+
+
+def test_points_at_their_centre_are_not_moved_to():
+    X = np.array([[0.0], [0.0], [0.0], [5.0], [5.0]])
+    init = [[0.0], [5.0], [900.0]]
+    with pytest.warns(ConvergenceWarning, match="2 distinct clusters were found"):
+        model = KSil(3, init=init, **SCHEDULE).fit(X)
+    assert np.array_equal(model.cluster_centers_, init)
+
+
+def test_a_cluster_never_waits_at_zero():
+    """What is empty goes to a point, or stays where it was; not to the mean of nothing."""
+    X = 50.0 + blobs(300, 3, 3, gap=2.0)
+    for max_iter in (1, 2, 50):
+        init = np.concatenate([X[:4], np.full((3, 3), -1000.0)])
+        model = KSil(7, init=init, **SCHEDULE, max_iter=max_iter, objective="micro", tol=0)
+        centres = model.fit(X).cluster_centers_
+        inside = ((X.min(axis=0) <= centres) & (centres <= X.max(axis=0))).all(axis=1)
+        assert (inside | (centres == -1000.0).all(axis=1)).all()
+        assert [one.empty_clusters for one in model.history_][:2] == [3, 0][:max_iter]
+
+
+@BOTH
+@pytest.mark.parametrize("init", ["k-means++", "k-means||", "random"])
+def test_fewer_distinct_points_than_clusters(kind, init):
+    X = np.tile(np.array([[1.0, 1.0], [5.0, 1.0], [1.0, 9.0]]), (30, 1))
+    with pytest.warns(ConvergenceWarning, match="distinct clusters were found, fewer than n_cl"):
+        model = kind(5, init=init, n_init=1, random_state=0).fit(X)
+    assert np.isfinite(model.cluster_centers_).all()
+    assert len(np.unique(model.labels_)) <= 3
+    if init != "random":
+        assert len(np.unique(model.labels_)) == 3
+        assert model.inertia_ == pytest.approx(0.0, abs=1e-25)
+    for one in model.history_:
+        assert np.isfinite(one).all()
+
+
+# The best iterate.
+
+
+@BOTH
+@pytest.mark.parametrize("objective", ["macro", "micro"])
+def test_no_iterate_is_better_than_what_is_returned(kind, objective):
+    spoiled = 0
+    for seed in range(6):
+        X = blobs(300, 3, 6, gap=1.0, seed=seed)
+        model = kind(6, objective=objective, random_state=seed, **SCHEDULE).fit(X)
+        scores = [getattr(one, objective) for one in model.history_]
+        assert model.silhouette_ >= max(scores)
+        spoiled += scores[-1] < max(scores)
+    assert spoiled, "no run got worse at its end, so this has shown nothing"
+
+
+def test_best_of_several_runs():
+    X = blobs(400, 2, 8, seed=3)
+    runs = []
+    model = KSil(8, init="random", n_init=4, random_state=1, callback=runs.append, **SCHEDULE)
+    model.fit(X)
+    starts = [i for i, one in enumerate(runs) if one.iteration == 1]
+    assert len(starts) == 4
+    histories = [runs[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
+    assert model.history_ in histories
+    assert model.silhouette_ >= max(one.macro for one in runs)
+
+
+# Its end.
+
+
+def test_iterations_end_when_the_objective_stands_still():
+    """No structure, weights that change for ever: circles and patience end it."""
+    ended = set()
+    for seed in range(8):
+        X = np.random.default_rng(seed).uniform(size=(250, 2))
+        model = KSil(
+            7,
+            random_state=seed,
+            temperature=5.0,
+            temperature_range=(0.1, 60.0),
+            temperature_step=4.0,
+            tol=0,
+            max_iter=1000,
+        ).fit(X)
+        assert model.n_iter_ < 500
+        scores = [one.macro for one in model.history_]
+        late = len(scores) - 1 - int(np.argmax(scores))
+        assert late <= PATIENCE == oracle.PATIENCE
+        ended.add(late == PATIENCE)
+    assert True in ended, "patience has ended none of the runs"
+
+
+def test_large_temperatures():
+    X = blobs(600, 3, 4, seed=8)
+    for objective in ("macro", "micro"):
+        model = KSil(
+            4,
+            temperature=500.0,
+            temperature_range=(0.0, 500.0),
+            objective=objective,
+            random_state=0,
+        ).fit(X)
+        assert np.isfinite(model.cluster_centers_).all()
+        assert all(np.isfinite(one).all() for one in model.history_)
+
+
+def test_temperature_stays_in_its_range():
+    X = DATA["no structure"]
+    model = KSil(
+        5, temperature=2.0, temperature_range=(1.5, 2.5), temperature_step=1.4, random_state=0
+    ).fit(X)
+    found = {one.temperature for one in model.history_}
+    assert found <= {2.0, 2.5, 2.5 / 1.4, 1.5, 1.5 * 1.4, 2.0 / 1.4}
+    assert 2.5 in found
+
+
+# What changes nothing.
+
+
+def fitted_labels(X, init, kind=KSil, **options):
+    return kind(len(init), init=init, scheduler="synchronous", **SCHEDULE).fit(X, **options)
+
+
+@pytest.mark.parametrize("n_clusters", [2, 6])
+def test_translation_scale_and_order_of_features(n_clusters):
+    X = DATA["blobs"]
+    init = first_rows(X, n_clusters)
+    plain = fitted_labels(X, init)
+    shift = np.array([300.0, -20.0])
+    moved = fitted_labels(X + shift, init + shift)
+    scaled = fitted_labels(X * 1024.0, init * 1024.0)
+    turned = fitted_labels(X[:, ::-1], init[:, ::-1])
+    for other in (moved, scaled, turned):
+        assert np.array_equal(other.labels_, plain.labels_)
+        assert other.silhouette_ == pytest.approx(plain.silhouette_, rel=1e-9)
+    assert np.array_equal(scaled.cluster_centers_, plain.cluster_centers_ * 1024.0)
+    np.testing.assert_allclose(moved.cluster_centers_ - shift, plain.cluster_centers_, atol=1e-9)
+    assert scaled.inertia_ == plain.inertia_ * 1024.0**2
+
+
+def test_length_of_points_is_nothing_to_directions():
+    X = DATA["many features"]
+    lengths = 2.0 ** np.random.default_rng(0).integers(-60, 60, (len(X), 1))
+    init = first_rows(X, 5)
+    plain = fitted_labels(X, init, SphericalKSil)
+    other = fitted_labels(X * lengths, init * 8.0, SphericalKSil)
+    assert np.array_equal(other.labels_, plain.labels_)
+    assert np.array_equal(other.cluster_centers_, plain.cluster_centers_)
+    np.testing.assert_allclose(np.linalg.norm(plain.cluster_centers_, axis=1), 1.0, rtol=1e-14)
+
+
+@BOTH
+def test_order_of_points(kind):
+    X = DATA["more than a block"]
+    init = first_rows(X, 6)
+    order = np.random.default_rng(1).permutation(len(X))
+    plain, other = fitted_labels(X, init, kind), fitted_labels(X[order], init, kind)
+    assert np.array_equal(other.labels_, plain.labels_[order])
+    np.testing.assert_allclose(other.cluster_centers_, plain.cluster_centers_, atol=1e-9)
+
+
+@BOTH
+def test_two_of_each_point_are_a_weight_of_two(kind):
+    X = DATA["blobs"]
+    init = first_rows(X, 4)
+    weighted = fitted_labels(X, init, kind, sample_weight=np.full(len(X), 2.0))
+    doubled = fitted_labels(np.repeat(X, 2, axis=0), init, kind)
+    plain = fitted_labels(X, init, kind)
+    assert np.array_equal(np.repeat(weighted.labels_, 2), doubled.labels_)
+    np.testing.assert_allclose(weighted.cluster_centers_, doubled.cluster_centers_, atol=1e-10)
+    assert weighted.inertia_ == pytest.approx(doubled.inertia_, rel=1e-12)
+    assert np.array_equal(weighted.cluster_centers_, plain.cluster_centers_)
+    assert weighted.inertia_ == 2.0 * plain.inertia_
+
+
+@BOTH
+def test_points_of_weight_zero_are_only_labelled(kind):
+    X = DATA["blobs"]
+    weights = weights_of(len(X))
+    init = first_rows(X, 4)
+    weighted = fitted_labels(X, init, kind, sample_weight=weights)
+    without = fitted_labels(X[weights > 0], init, kind, sample_weight=weights[weights > 0])
+    # The tolerance is of the variance of all points, so runs may end at other iterations.
+    n_both = min(weighted.n_iter_, without.n_iter_)
+    for one, other in zip(weighted.history_[:n_both], without.history_[:n_both], strict=True):
+        assert one.macro == pytest.approx(other.macro, rel=1e-10)
+        assert one.inertia == pytest.approx(other.inertia, rel=1e-10)
+    assert np.array_equal(weighted.labels_, weighted.predict(X))
+
+
+# Parameters.
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"objective": "inertia"}, "objective must be 'macro' or 'micro'; got 'inertia'"),
+        ({"temperature": -1.0}, "temperature must be a number from 0 to 500; got -1.0"),
+        ({"temperature": 501}, "temperature must be a number from 0 to 500; got 501"),
+        ({"temperature": np.nan}, "temperature must be a number from 0 to 500; got nan"),
+        ({"temperature": "hot"}, "temperature must be a number from 0 to 500; got 'hot'"),
+        ({"temperature": True}, "temperature must be a number from 0 to 500; got True"),
+        ({"temperature": 9.0}, r"temperature 9 is not in temperature_range \(0.5, 8\)"),
+        ({"temperature": 0.1}, r"temperature 0.1 is not in temperature_range \(0.5, 8\)"),
+        ({"temperature_step": 0.9}, "temperature_step must be a number from 1 to inf; got 0.9"),
+        ({"temperature_range": 3.0}, "temperature_range must be two numbers; got 3.0"),
+        ({"temperature_range": (1, 2, 3)}, r"must be two numbers; got \(1, 2, 3\)"),
+        ({"temperature_range": (-1, 2)}, "the first of temperature_range must be .* got -1"),
+        ({"temperature_range": (2, 1)}, "the second of temperature_range .* from 2 to 500; got 1"),
+        ({"temperature_range": (0, 600)}, "the second of temperature_range .* got 600"),
+    ],
+)
+def test_wrong_parameters(parameters, message):
+    options = {"temperature_range": (0.5, 8.0), **parameters}
+    with pytest.raises(InputError, match=message):
+        KSil(2, **options).fit(DATA["blobs"])
+
+
+def test_row_of_zeros_has_no_direction():
+    X = DATA["blobs"].copy()
+    X[7] = 0.0
+    with pytest.raises(InputError, match=r"X is zero throughout row 7"):
+        SphericalKSil(2).fit(X)
+    model = SphericalKSil(2, random_state=0).fit(DATA["blobs"])
+    with pytest.raises(InputError, match=r"X is zero throughout row 7"):
+        model.predict(X)
