@@ -247,29 +247,38 @@ def _run_locally(
     attempt: _Attempt, panels: Sequence[PanelRange], inbox: Inbox, scheduler: str, running: int
 ) -> None:
     left = iter(range(len(panels)))
-
-    def step(_: int) -> None:
-        # Dask runs independent tasks in any order: each takes the next panel, not its own.
-        with lock:
-            index = next(left)
-        try:
-            inbox.wait_for_room(index, running, stop_requested.is_set)
-            # The result goes to the inbox, not to Dask: Dask would hold all of them to the end.
-            if not (stop_requested.is_set() or inbox.failed):
-                inbox.put(index, attempt(panels[index]))
-        except BaseException:
-            inbox.fail()
-            raise
-
     lock = threading.Lock()
-    # The graph itself: what Dask does to make one of delayed calls takes longer than short tasks.
-    steps = {f"silchunk-{number}": (step, number) for number in range(len(panels))}
+
+    def work() -> None:
+        """Run panels, the next one each time, until there is none."""
+        while True:
+            with lock:
+                index = next(left, None)
+            if index is None or inbox.failed:
+                return
+            try:
+                inbox.wait_for_room(index, running, stop_requested.is_set)
+                if stop_requested.is_set() or inbox.failed:
+                    return
+                # The result goes to the inbox, not to Dask: Dask would hold all of them to the end.
+                inbox.put(index, attempt(panels[index]))
+            except BaseException:
+                inbox.fail()
+                raise
+
+    # One task of Dask's for each thread rather than for each panel, which would cost more than a
+    # short panel does. Its functions rather than their names: to look up a name, Dask imports
+    # distributed.
+    workers = min(running, len(panels)) if scheduler == "threads" else 1
+    get = dask.threaded.get if workers > 1 else dask.local.get_sync
+    graph = {f"silchunk-{number}": (work,) for number in range(workers)}
     # Held around the whole run: tasks that overlap would otherwise set and reset it by turns.
     with one_blas_thread():
-        # Dask's functions rather than their names: to look up a name, Dask imports distributed.
-        alone = scheduler != "threads" or running == 1 or len(steps) == 1
-        get = dask.local.get_sync if alone else dask.threaded.get
-        get(steps, list(steps), num_workers=running)
+        try:
+            get(graph, list(graph), num_workers=workers)
+        except BaseException:  # an interrupt, which threads do not hear of
+            inbox.fail()
+            raise
 
 
 def _run_on_cluster(

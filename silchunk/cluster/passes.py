@@ -56,7 +56,7 @@ class Ranking:
 
     def __init__(self, centres: Block, dtype: np.dtype[Any], weighing: Weighing) -> None:
         n_clusters, d = centres.shape
-        self._centres = centres
+        self.centres = centres
         self._weighing = weighing
         self._shift = shift_of(centres, dtype)
         shifted = centres - self._shift
@@ -75,7 +75,7 @@ class Ranking:
             first,
             self._shift,
             self._ranked,
-            self._centres,
+            self.centres,
             *self._errors,
             self._weighing.temperature,
             self._weighing.squared,
@@ -111,23 +111,21 @@ class Pass:
     """Panel task: assign, weigh and add up a range of rows, and keep their labels."""
 
     points: Points
-    centres: Block
-    weighing: Weighing
+    ranking: Ranking
     before: LabelVector | None
     labels: LabelVector | None
 
     def __call__(self, start: int, stop: int) -> PassPart:
         sums = AlignedSum(start // GRID_ROWS)
         # More farthest points than clusters that can be empty are of no use.
-        into = Sums(self.centres.shape, min(len(self.centres), stop - start))
-        ranking: Ranking | None = None
+        shape = self.ranking.centres.shape
+        into = Sums(shape, min(shape[0], stop - start))
         own = np.empty(stop - start, np.int32)
         digests = []
         for first, block, weights in self.points.blocks(start, stop):
-            ranking = ranking or Ranking(self.centres, block.dtype, self.weighing)
             into.totals = np.zeros_like(into.totals)
             here = own[first - start : first - start + len(block)]
-            ranking.reduce(block, weights, first, here, into)
+            self.ranking.reduce(block, weights, first, here, into)
             sums.add(Node(0, into.totals))
             digests.append(zlib.crc32(here.data))
         changed = stop - start
@@ -234,7 +232,7 @@ def run_pass(
         farthest.append((part.farthest, part.farthest_rows))
         farthest[:] = [_farthest(farthest, len(centres))]
 
-    task = Pass(points, centres, weighing, before, labels)
+    task = Pass(points, Ranking(centres, points.dtype, weighing), before, labels)
     job.map(task, combine, label, points.ranges_of(job))
     total = sums.total()
     if not np.isfinite(total).all():

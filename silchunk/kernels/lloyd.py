@@ -15,7 +15,7 @@ import numpy as np
 
 from silchunk.kernels.bound import Block, compiled
 from silchunk.kernels.centroids import squared_distance
-from silchunk.kernels.ranking import fetch, three_smallest, transpose_square
+from silchunk.kernels.ranking import add_weighted, fetch, three_smallest, transpose_square
 from silchunk.kernels.vectors import COLUMNS, LANES, ROWS, add_squares
 
 # Columns of ``totals`` after the d sums of differences to the shift.
@@ -129,12 +129,47 @@ def _judge(
         a, b, c = math.sqrt(nearest[i]), math.sqrt(seconds[i]), math.sqrt(thirds[i])
         # Written so that NaN and what overflows count as close.
         clear = (a + (factor * b + more) < b) & (b + (factor * c + more) < c)
-        close[i] = not (clear & (seconds[i] > least))
+        # There is an infinite distance where there are but one or two centres.
+        close[i] = not (clear & (seconds[i] > least) & (seconds[i] < np.inf))
     for i in range(COLUMNS):
         best, second = np.float64(nearest[i]), np.float64(seconds[i])
         ratio = best / second if second > 0.0 else 1.0
         near[i] = best
         silhouettes[i] = 1.0 - (ratio if squared else math.sqrt(ratio))
+
+
+@compiled  # type: ignore[untyped-decorator]
+def _form_again(
+    point: Block,
+    centres: Block,
+    squared: bool,
+    i: int,
+    labels: Block,
+    near: Block,
+    silhouettes: Block,
+) -> None:
+    """What is known of point i, in float64."""
+    label, near[i], second = two_nearest(point, centres)
+    labels[0, i] = label
+    ratio = 1.0
+    if 0.0 < second < np.inf:
+        ratio = near[i] / second if squared else math.sqrt(near[i] / second)
+    silhouettes[i] = 1.0 - ratio
+
+
+@compiled  # type: ignore[untyped-decorator]
+def _weigh(
+    counts: Block, silhouettes: Block, temperature: float, unclear: bool, weights: Block
+) -> None:
+    """Weights of points: counts times exp(τ s) or (1 - s) / 2."""
+    for i in range(counts.shape[0]):
+        weights[i] = counts[i]
+    if unclear:
+        for i in range(counts.shape[0]):
+            weights[i] *= (1.0 - silhouettes[i]) / 2.0
+    elif temperature != 0.0:
+        for i in range(counts.shape[0]):
+            weights[i] *= math.exp(temperature * silhouettes[i])
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -205,36 +240,32 @@ def reduce_block(
     smallest = np.empty((3, COLUMNS), points.dtype)
     two = np.empty((2, COLUMNS), np.int32)
     near, silhouettes = np.empty(COLUMNS), np.empty(COLUMNS)
-    close = np.empty(COLUMNS, np.uint8)
+    weights, close = np.empty(COLUMNS), np.empty(COLUMNS, np.uint8)
+    least = farthest[0] if farthest.shape[0] > 0 else np.inf
     origin = shift.astype(np.float64)
+    whole = d // LANES * LANES
     for start in range(0, points.shape[0], COLUMNS):
+        size = min(COLUMNS, points.shape[0] - start)
         _rank(points, start, shift, ranked, n_centres, columns, sums, smallest, two)
         _judge(relative, beyond, floor, squared, smallest, near, silhouettes, close)
-        for i in range(min(COLUMNS, points.shape[0] - start)):
-            point, label = points[start + i], two[0, i]
-            # There is an infinite distance where there are but one or two centres.
-            if close[i] or not smallest[1, i] < np.inf:
-                found, near[i], second = two_nearest(point, centres)
-                label, ratio = np.int32(found), 1.0
-                if 0.0 < second < np.inf:
-                    ratio = near[i] / second if squared else math.sqrt(near[i] / second)
-                silhouettes[i] = 1.0 - ratio
+        for i in range(size):
+            if close[i]:
+                _form_again(points[start + i], centres, squared, i, two, near, silhouettes)
+        _weigh(counts[start : start + size], silhouettes, temperature, unclear, weights)
+        for i in range(size):
+            label, count, weight = two[0, i], counts[start + i], weights[i]
             labels[start + i] = label
-            count, silhouette = counts[start + i], silhouettes[i]
             if count == 0.0:
                 continue
-            weight = count
-            if unclear:
-                weight *= (1.0 - silhouette) / 2.0
-            elif temperature != 0.0:
-                weight *= math.exp(temperature * silhouette)
-            total, facts = totals[label, :d], totals[label, d:]
-            for k in range(d):
-                total[k] += weight * (np.float64(point[k]) - origin[k])
-            facts[WEIGHT] += weight
-            facts[POINTS] += count
-            facts[SILHOUETTE] += count * silhouette
-            facts[INERTIA] += count * near[i]
-            facts[MEMBERS] += 1.0
-            if farthest.shape[0] > 0 and near[i] > farthest[0]:
+            if whole > 0:
+                add_weighted(points, start + i, origin, weight, totals, label, whole)
+            for k in range(whole, d):
+                totals[label, k] += weight * (np.float64(points[start + i, k]) - origin[k])
+            totals[label, d + WEIGHT] += weight
+            totals[label, d + POINTS] += count
+            totals[label, d + SILHOUETTE] += count * silhouettes[i]
+            totals[label, d + INERTIA] += count * near[i]
+            totals[label, d + MEMBERS] += 1.0
+            if near[i] > least:
                 _push_farthest(near[i], first + start + i, farthest, farthest_rows)
+                least = farthest[0]

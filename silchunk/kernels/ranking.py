@@ -162,3 +162,64 @@ def fetch(typing_context: Any, values: Any, i: Any) -> Any:
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_weighted(
+    typing_context: Any,
+    points: Any,
+    i: Any,
+    origin: Any,
+    weight: Any,
+    totals: Any,
+    label: Any,
+    last: Any,
+) -> Any:
+    """``totals[label, k] += weight (points[i, k] - origin[k])`` in float64, for k < last.
+
+    ``points`` (r, d), ``origin`` (d,) and ``totals`` (K, at least d) are C-contiguous, the latter
+    two float64; ``last`` is a whole number of LANES and at least one of them.
+    """
+    signature = types.void(points, i, origin, weight, totals, label, last)
+    vector = ir.VectorType(ELEMENTS[points.dtype], LANES)
+    wide = ir.VectorType(ir.DoubleType(), LANES)
+    alignment = points.dtype.bitwidth // 8
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source, middle, target = (
+            context.make_array(signature.args[n])(context, builder, arguments[n]) for n in (0, 2, 4)
+        )
+        _, i, _, weight, _, label, last = arguments
+        integer = i.type
+
+        def row(array: Any, index: Any) -> Any:
+            width = cgutils.unpack_tuple(builder, array.shape)[1]
+            return builder.gep(array.data, [builder.mul(index, width)])
+
+        point, total = row(source, i), row(target, builder.sext(label, integer))
+        weights = in_every_lane(builder, weight, wide)
+        before = builder.block
+        loop = builder.append_basic_block("features")
+        after = builder.append_basic_block("added")
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        k = builder.phi(integer)
+        at = builder.bitcast(builder.gep(point, [k]), vector.as_pointer())
+        read = builder.load(at, align=alignment)
+        value = read if alignment == 8 else builder.fpext(read, wide)
+        at = builder.bitcast(builder.gep(middle.data, [k]), wide.as_pointer())
+        difference = builder.fsub(value, builder.load(at, align=8))
+        at = builder.bitcast(builder.gep(total, [k]), wide.as_pointer())
+        product = builder.fmul(difference, weights, flags=("contract",))
+        sum_ = builder.fadd(product, builder.load(at, align=8), flags=("contract",))
+        builder.store(sum_, at, align=8)
+        following = builder.add(k, ir.Constant(integer, LANES))
+        k.add_incoming(ir.Constant(integer, 0), before)
+        k.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", following, last), loop, after)
+
+        builder.position_at_end(after)
+        return context.get_dummy_value()
+
+    return signature, generate
