@@ -22,7 +22,7 @@ from silchunk.cluster.passes import (
     Weighing,
     run_pass,
 )
-from silchunk.cluster.points import Points, Vector
+from silchunk.cluster.points import PointBlock, Points, Vector
 from silchunk.kernels.lloyd import INERTIA
 from silchunk.labels import StoredVector
 from silchunk.prepare import Job
@@ -248,7 +248,7 @@ def _relocate(
         into = Sums(state.centres.shape, 0)
         one = Ranking(state.centres, points.dtype, weighing)
         label = np.empty(1, np.int32)
-        one.reduce(point[None], np.array([count]), 0, label, into)
+        one.reduce(PointBlock(0, point[None], np.array([count])), into, label)
         cluster = int(label[0])
         d = len(point)
         if members[cluster] < 2 or not into.totals[cluster, d + INERTIA]:

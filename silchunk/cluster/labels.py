@@ -40,12 +40,12 @@ class LabelVector:
         return mapped
 
     def read(self, start: int, stop: int) -> Vector:
-        """Labels of a range of rows."""
-        return self._mapped("r")[start:stop]
+        """Labels of a range of rows, not to be written to."""
+        return np.asarray(self._mapped("r")[start:stop])
 
-    def write(self, start: int, labels: Vector) -> None:
-        """Put the labels of a range of rows."""
-        self._mapped("r+")[start : start + len(labels)] = labels
+    def room(self, start: int, stop: int) -> Vector:
+        """Where the labels of a range of rows are to be written."""
+        return np.asarray(self._mapped("r+")[start:stop])
 
     def whole(self) -> Vector:
         """All labels. Those in a file stay mapped from it, also when the file is deleted."""

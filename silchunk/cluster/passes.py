@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from silchunk.cluster.labels import LabelVector
-from silchunk.cluster.points import Points, Vector
+from silchunk.cluster.points import PointBlock, Points, Vector
 from silchunk.errors import InputError
 from silchunk.kernels import lloyd as kernel
 from silchunk.kernels.vectors import ROWS
@@ -60,31 +60,42 @@ class Ranking:
         self._weighing = weighing
         self._shift = shift_of(centres, dtype)
         shifted = centres - self._shift
-        self._ranked = np.zeros((-(-n_clusters // ROWS) * ROWS, d), dtype)
-        self._ranked[:n_clusters] = shifted
+        self._shifted = shifted.astype(dtype)
         with np.errstate(over="ignore"):  # nothing is clear then, and all is formed in float64
-            reach = float(np.sqrt((shifted**2).sum(axis=1).max()))
-        self._errors = kernel.ranking_errors(d, dtype, reach)
+            squares = (shifted**2).sum(axis=1)
+            self._factors = np.zeros((-(-n_clusters // ROWS) * ROWS, d + 1), dtype)
+            self._factors[:n_clusters, :d] = -self._shifted
+            self._factors[:n_clusters, d] = squares / 2
+            self._errors = kernel.errors_of(d, dtype, float(np.sqrt(squares.max())))
 
-    def reduce(self, block: Block, counts: Vector, first: int, labels: Vector, into: Sums) -> None:
-        """Reduce a block of points, of which ``first`` is the first row, into ``into``; ``labels``
-        (r,) int32 are filled in."""
-        kernel.reduce_block(
-            block,
-            counts,
-            first,
+    def reduce(
+        self,
+        block: PointBlock,
+        into: Sums,
+        labels: Vector,
+        before: Vector | None = None,
+    ) -> int:
+        """Reduce a block of points into ``into``; returns how many of its ``labels`` (r,) int32,
+        which are filled in, are not those of ``before``: all if there were none."""
+        changed: int = kernel.reduce_block(
+            block.points,
+            block.weights,
+            block.first,
             self._shift,
-            self._ranked,
+            self._shifted,
+            self._factors,
             self.centres,
-            *self._errors,
+            self._errors,
             self._weighing.temperature,
             self._weighing.squared,
             self._weighing.unclear,
+            labels if before is None else before,
             labels,
             into.totals,
             into.farthest,
             into.farthest_rows,
         )
+        return len(labels) if before is None else changed
 
 
 class Sums:
@@ -121,18 +132,18 @@ class Pass:
         shape = self.ranking.centres.shape
         into = Sums(shape, min(shape[0], stop - start))
         own = np.empty(stop - start, np.int32)
-        digests = []
-        for first, block, weights in self.points.blocks(start, stop):
-            into.totals = np.zeros_like(into.totals)
-            here = own[first - start : first - start + len(block)]
-            self.ranking.reduce(block, weights, first, here, into)
-            sums.add(Node(0, into.totals))
-            digests.append(zlib.crc32(here.data))
-        changed = stop - start
-        if self.before is not None:
-            changed = int(np.count_nonzero(self.before.read(start, stop) != own))
         if self.labels is not None:
-            self.labels.write(start, own)
+            own = self.labels.room(start, stop)
+        before = None if self.before is None else self.before.read(start, stop)
+        digests, changed = [], 0
+        for block in self.points.blocks(start, stop):
+            here = slice(block.first - start, block.first - start + len(block.points))
+            into.totals = np.zeros_like(into.totals)
+            changed += self.ranking.reduce(
+                block, into, own[here], None if before is None else before[here]
+            )
+            sums.add(Node(0, into.totals))
+            digests.append(zlib.crc32(own[here].data))
         kept = into.farthest_rows >= 0
         return PassPart(sums.nodes, into.farthest[kept], into.farthest_rows[kept], changed, digests)
 

@@ -58,11 +58,11 @@ class Points:
     def blocks(self, start: int, stop: int) -> Iterator[PointBlock]:
         """A range of rows that begins on the grid, block by block."""
         rows = self.rows(start, stop)
-        weights = np.ones(stop - start)
-        if self.weights is not None:
-            weights = self.weights[start:stop]
+        given = None if self.weights is None else self.weights[start:stop]
+        ones = np.ones(min(GRID_ROWS, stop - start))
         for first, last in ranges(stop - start, GRID_ROWS):
-            yield PointBlock(start + first, rows[first:last], weights[first:last])
+            weights = ones[: last - first] if given is None else given[first:last]
+            yield PointBlock(start + first, rows[first:last], weights)
 
     def rows(self, start: int, stop: int) -> Block:
         """Points, or directions, of any range of rows."""

@@ -375,6 +375,6 @@ def _assigned(
         size = len(block.points)
         ranking = ranking or Ranking(centres, block.points.dtype, Weighing())
         labels, squares = np.empty(size, np.int32), np.empty(size)
-        ranking.reduce(block.points, weightless[:size], 0, labels, nothing)
+        ranking.reduce(block._replace(weights=weightless[:size]), nothing, labels)
         assigned_squares(block.points, labels, centres, squares)
         yield block, labels, squares

@@ -1,22 +1,29 @@
 """One pass of a centroid algorithm over a block of points: nearest centres, weights and sums.
 
-Centres are ranked by squared differences in the dtype of the points, relative to a shift, which
-keeps the error small however far the points are from zero. Where two of the three nearest are
-closer than that error, all distances of the point are formed again in float64. So labels are those
-of the float64 distances, of equals the first, whatever the points are ranked with.
+Centres are ranked by ``‖c‖²/2 - x·c``, in the dtype of the points and relative to a shift, which
+keeps the error small however far the points are from zero; the distances to the two nearest are
+formed by differences. Where the ranking is closer than its error, all distances of the point are
+formed again in float64. So labels are those of the float64 distances, of equals the first, whatever
+the points are ranked with.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from silchunk.kernels.bound import Block, compiled
 from silchunk.kernels.centroids import squared_distance
-from silchunk.kernels.ranking import add_weighted, fetch, three_smallest, transpose_square
-from silchunk.kernels.vectors import COLUMNS, LANES, ROWS, add_squares
+from silchunk.kernels.ranking import (
+    add_weighted,
+    fetch,
+    three_smallest,
+    transpose_square,
+    two_squares,
+)
+from silchunk.kernels.vectors import LANES, ROWS, WIDE_COLUMNS, add_products
 
 # Columns of ``totals`` after the d sums of differences to the shift.
 WEIGHT, POINTS, SILHOUETTE, INERTIA, MEMBERS = range(5)
@@ -24,27 +31,40 @@ N_FACTS = 5
 LINE_BYTES = 64
 
 
-def ranking_errors(
-    n_features: int, dtype: np.dtype[Any], reach: float
-) -> tuple[float, float, float]:
-    """Largest error of a computed distance D of a point to a centre: relative to D, and beyond
-    that; and the squared distance below which digits are lost to underflow.
+class Errors(NamedTuple):
+    """Largest errors of what is computed of points and centres less the shift, in their dtype.
 
-    ``reach`` is the largest norm of a shifted centre. Rounding points and centres moves a distance
-    by u times their norms, and a point's norm is at most ``reach`` plus its distance.
+    Rounding them moves a distance by u times their norms, and a point's norm is at most that of a
+    centre plus its distance.
     """
+
+    reach: float  # the largest norm of a centre
+    ranking: float  # of ‖c‖²/2 - x·c, relative to ‖x‖ reach + reach²
+    relative: float  # of a distance by differences, relative to it
+    beyond: float  # of a distance, beyond that
+    floor: float  # squared distance below which digits are lost to underflow
+
+
+def errors_of(n_features: int, dtype: np.dtype[Any], reach: float) -> Errors:
+    """Largest errors for centres whose norms are at most ``reach``."""
     unit, tiny = float(np.finfo(dtype).eps) / 2, n_features * float(np.finfo(dtype).tiny)
-    # d additions, a difference and its square, halved by the root, which adds its own.
-    relative = ((n_features + 4) / 2 + 4) * unit
-    return 1.01 * relative, 1.01 * 3 * unit * reach + math.sqrt(tiny), tiny / unit
+    return Errors(
+        reach,
+        # d + 1 additions in any order, three roundings of factors, and their products.
+        1.01 * (n_features + 6) * unit,
+        # d additions, a difference and its square, halved by the root; that of a norm, and roots.
+        1.01 * ((n_features + 4) / 2 + 4) * unit,
+        1.01 * 3 * unit * reach + math.sqrt(tiny),
+        tiny / unit,
+    )
 
 
 @compiled  # type: ignore[untyped-decorator]
 def _to_columns(points: Block, first: int, shift: Block, columns: Block) -> None:
-    """``columns`` (d, COLUMNS) = some ``points`` (r, d) from ``first`` on, less ``shift``,
-    transposed; zero where there are fewer."""
+    """``columns`` (d + 1, WIDE_COLUMNS) = some ``points`` (r, d) from ``first`` on, less ``shift``,
+    transposed, zero where there are fewer; and a last row of ones."""
     n_features = points.shape[1]
-    there = min(COLUMNS, points.shape[0] - first)
+    there = min(WIDE_COLUMNS, points.shape[0] - first)
     blocks = there // LANES * LANES
     features = n_features // LANES * LANES
     for j in range(0, blocks, LANES):
@@ -53,8 +73,9 @@ def _to_columns(points: Block, first: int, shift: Block, columns: Block) -> None
     for k in range(n_features):
         for j in range(blocks if k < features else 0, there):
             columns[k, j] = points[first + j, k] - shift[k]
-        for j in range(there, COLUMNS):
+        for j in range(there, WIDE_COLUMNS):
             columns[k, j] = 0
+    columns[n_features, :] = 1
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -62,36 +83,66 @@ def _rank(
     points: Block,
     first: int,
     shift: Block,
-    ranked: Block,
+    factors: Block,
     n_centres: int,
     columns: Block,
-    sums: Block,
+    products: Block,
     smallest: Block,
     labels: Block,
 ) -> None:
-    """The three smallest squared distances of COLUMNS points from ``first`` on.
+    """The three smallest ``‖c‖²/2 - x·c`` of WIDE_COLUMNS points from ``first`` on.
 
-    ``ranked`` (K', d) are the centres less ``shift``, in the dtype of the points, of which the
-    first ``n_centres`` count; K' is a multiple of ROWS. Of that dtype too are ``columns``
-    (d, COLUMNS) and ``sums`` (K', COLUMNS), which are overwritten, and ``smallest`` (3, COLUMNS),
-    filled with inf where there are fewer. ``labels`` (2, COLUMNS) int32 are the centres of the two
-    smallest.
+    ``factors`` (K', d + 1) are, in the dtype of the points and of each centre less ``shift``, -c
+    and ‖c‖²/2; the first ``n_centres`` count, and K' is a multiple of ROWS. Of that dtype too are
+    ``columns`` (d + 1, WIDE_COLUMNS) and ``products`` (K', WIDE_COLUMNS), which are overwritten,
+    and ``smallest`` (3, WIDE_COLUMNS), filled with inf where there are fewer. ``labels``
+    (2, WIDE_COLUMNS) int32 are the centres of the two smallest.
     """
-    d = ranked.shape[1]
+    d = points.shape[1]
     _to_columns(points, first, shift, columns)
     # While centres pass by, the points that come next are fetched a few at a time.
     flat = points.reshape(points.size)
-    ahead = min((first + COLUMNS) * d, flat.shape[0])
-    stop = min(ahead + COLUMNS * d, flat.shape[0])
+    ahead = min((first + WIDE_COLUMNS) * d, flat.shape[0])
+    stop = min(ahead + WIDE_COLUMNS * d, flat.shape[0])
     step = LINE_BYTES // points.itemsize
-    share = -(-(COLUMNS * d) // (ranked.shape[0] // ROWS)) // step * step + step
-    for i in range(0, ranked.shape[0], ROWS):
+    share = -(-(WIDE_COLUMNS * d) // (factors.shape[0] // ROWS)) // step * step + step
+    for i in range(0, factors.shape[0], ROWS):
         for at in range(ahead, min(ahead + share, stop), step):
             fetch(flat, at)
         ahead += share
-        add_squares(ranked, columns, sums, i, 0, 0, d)
-    for j in range(0, COLUMNS, LANES):
-        three_smallest(sums, n_centres, j, smallest, labels, 0)
+        add_products(factors, columns, products, i, 0, 0, d + 1)
+    for j in range(0, WIDE_COLUMNS, LANES):
+        three_smallest(products, n_centres, j, smallest, labels, 0)
+
+
+@compiled  # type: ignore[untyped-decorator]
+def _measure(
+    points: Block,
+    first: int,
+    size: int,
+    shift: Block,
+    shifted: Block,
+    labels: Block,
+    near: Block,
+    far: Block,
+) -> None:
+    """Squared distances of ``size`` points to the two centres ranked first, the nearer one first:
+    ``labels`` (2, c) int32, ``near`` and ``far`` (c,) of the dtype of the points."""
+    d = points.shape[1]
+    whole = d // LANES * LANES
+    for i in range(size):
+        one, other = labels[0, i], labels[1, i]
+        a = b = near.dtype.type(0)
+        if whole > 0:
+            a, b = two_squares(points, first + i, shift, shifted, one, other, whole)
+        for k in range(whole, d):
+            value = points[first + i, k] - shift[k]
+            a += (value - shifted[one, k]) ** 2
+            b += (value - shifted[other, k]) ** 2
+        near[i], far[i] = a, b
+        if b < a:
+            near[i], far[i] = b, a
+            labels[0, i], labels[1, i] = other, one
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -111,28 +162,30 @@ def two_nearest(point: Block, centres: Block) -> tuple[int, float, float]:
 
 @compiled  # type: ignore[untyped-decorator]
 def _judge(
-    relative: float,
-    beyond: float,
-    floor: float,
+    errors: Errors,
     squared: bool,
+    measured: Block,
+    farther: Block,
     smallest: Block,
     near: Block,
     silhouettes: Block,
     close: Block,
 ) -> None:
-    """Squared distances ``near`` to the nearest centres, ``silhouettes`` s = 1 - a/b, and whether
-    the ranking is too ``close`` to be trusted, of COLUMNS points."""
-    nearest, seconds, thirds = smallest[0], smallest[1], smallest[2]
-    factor, more = nearest.dtype.type(2.0 * relative), nearest.dtype.type(2.0 * beyond)
-    least = nearest.dtype.type(floor)
-    for i in range(COLUMNS):
-        a, b, c = math.sqrt(nearest[i]), math.sqrt(seconds[i]), math.sqrt(thirds[i])
-        # Written so that NaN and what overflows count as close.
-        clear = (a + (factor * b + more) < b) & (b + (factor * c + more) < c)
-        # There is an infinite distance where there are but one or two centres.
-        close[i] = not (clear & (seconds[i] > least) & (seconds[i] < np.inf))
-    for i in range(COLUMNS):
-        best, second = np.float64(nearest[i]), np.float64(seconds[i])
+    """Squared distances ``near`` in float64, ``silhouettes`` s = 1 - a/b, and whether the ranking
+    is too ``close`` to be trusted, of WIDE_COLUMNS points, from what is ``measured`` and
+    ``smallest``."""
+    kind = measured.dtype.type
+    factor, more = kind(2.0 * errors.relative), kind(2.0 * errors.beyond)
+    slope, reach = kind(2.0 * errors.ranking * errors.reach), kind(2.0 * errors.reach)
+    least = kind(errors.floor)
+    seconds, thirds = smallest[1], smallest[2]
+    for i in range(WIDE_COLUMNS):
+        a, b = math.sqrt(measured[i]), math.sqrt(farther[i])
+        # Written so that NaN and what overflows count as close, as a single centre does.
+        clear = (a + (factor * b + more) < b) & (farther[i] > least) & (farther[i] < np.inf)
+        close[i] = not (clear & (seconds[i] + slope * (b + reach) < thirds[i]))
+    for i in range(WIDE_COLUMNS):
+        best, second = np.float64(measured[i]), np.float64(farther[i])
         ratio = best / second if second > 0.0 else 1.0
         near[i] = best
         silhouettes[i] = 1.0 - (ratio if squared else math.sqrt(ratio))
@@ -201,19 +254,19 @@ def reduce_block(
     counts: Block,
     first: int,
     shift: Block,
-    ranked: Block,
+    shifted: Block,
+    factors: Block,
     centres: Block,
-    relative: float,
-    beyond: float,
-    floor: float,
+    errors: Errors,
     temperature: float,
     squared: bool,
     unclear: bool,
+    before: Block,
     labels: Block,
     totals: Block,
     farthest: Block,
     farthest_rows: Block,
-) -> None:
+) -> int:
     """Assign a block of points to their nearest centres, weigh them and add them up.
 
     Parameters
@@ -222,38 +275,48 @@ def reduce_block(
     counts : (r,) float64, how many points each one stands for
     first : row of the first point
     shift : (d,) of the dtype of the points
-    ranked : (K', d) of that dtype, the centres less ``shift``; K' ≥ K a multiple of ROWS
+    shifted : (K, d) of that dtype, the centres less ``shift``
+    factors : (K', d + 1) of that dtype: -c and ‖c‖²/2 of these; K' ≥ K a multiple of ROWS
     centres : (K, d) float64
-    relative, beyond, floor : as from `ranking_errors`
+    errors : Errors
     temperature, squared, unclear
         Weights are exp(τ s) or, where ``unclear``, (1 - s) / 2, with s = 1 - a/b formed of
         distances or, where ``squared``, of squared ones; s = 0 where both are 0 or there is but one
         centre.
-    labels : (r,) int32, filled in
+    before, labels : (r,) int32, labels to compare with, and those to be filled in
     totals : (K, d + N_FACTS) float64, added to: sums of weighted differences to ``shift``, and of
         weights, points, silhouettes, squared distances, and members that count
     farthest, farthest_rows : (F,), a heap of the largest squared distances and their rows
+
+    Returns
+    -------
+    Number of labels that are not those of ``before``.
     """
     n_centres, d = centres.shape
-    columns = np.empty((d, COLUMNS), points.dtype)
-    sums = np.empty((ranked.shape[0], COLUMNS), points.dtype)
-    smallest = np.empty((3, COLUMNS), points.dtype)
-    two = np.empty((2, COLUMNS), np.int32)
-    near, silhouettes = np.empty(COLUMNS), np.empty(COLUMNS)
-    weights, close = np.empty(COLUMNS), np.empty(COLUMNS, np.uint8)
+    dtype = points.dtype
+    columns = np.empty((d + 1, WIDE_COLUMNS), dtype)
+    products = np.empty((factors.shape[0], WIDE_COLUMNS), dtype)
+    smallest = np.empty((3, WIDE_COLUMNS), dtype)
+    two = np.empty((2, WIDE_COLUMNS), np.int32)
+    measured, farther = np.zeros(WIDE_COLUMNS, dtype), np.zeros(WIDE_COLUMNS, dtype)
+    near, silhouettes = np.empty(WIDE_COLUMNS), np.empty(WIDE_COLUMNS)
+    weights, close = np.empty(WIDE_COLUMNS), np.empty(WIDE_COLUMNS, np.uint8)
     least = farthest[0] if farthest.shape[0] > 0 else np.inf
     origin = shift.astype(np.float64)
     whole = d // LANES * LANES
-    for start in range(0, points.shape[0], COLUMNS):
-        size = min(COLUMNS, points.shape[0] - start)
-        _rank(points, start, shift, ranked, n_centres, columns, sums, smallest, two)
-        _judge(relative, beyond, floor, squared, smallest, near, silhouettes, close)
+    changed = 0
+    for start in range(0, points.shape[0], WIDE_COLUMNS):
+        size = min(WIDE_COLUMNS, points.shape[0] - start)
+        _rank(points, start, shift, factors, n_centres, columns, products, smallest, two)
+        _measure(points, start, size, shift, shifted, two, measured, farther)
+        _judge(errors, squared, measured, farther, smallest, near, silhouettes, close)
         for i in range(size):
             if close[i]:
                 _form_again(points[start + i], centres, squared, i, two, near, silhouettes)
         _weigh(counts[start : start + size], silhouettes, temperature, unclear, weights)
         for i in range(size):
             label, count, weight = two[0, i], counts[start + i], weights[i]
+            changed += before[start + i] != label
             labels[start + i] = label
             if count == 0.0:
                 continue
@@ -269,3 +332,4 @@ def reduce_block(
             if near[i] > least:
                 _push_farthest(near[i], first + start + i, farthest, farthest_rows)
                 least = farthest[0]
+    return changed

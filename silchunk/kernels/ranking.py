@@ -223,3 +223,75 @@ def add_weighted(
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def two_squares(
+    typing_context: Any,
+    points: Any,
+    i: Any,
+    shift: Any,
+    centres: Any,
+    one: Any,
+    other: Any,
+    last: Any,
+) -> Any:
+    """Σ ((points[i, k] - shift[k]) - centres[c, k])² over k < last, for c ``one`` and ``other``.
+
+    ``points`` (r, d), ``shift`` (d,) and ``centres`` (K, d) are C-contiguous and of one dtype, in
+    which all is computed; ``last`` is a whole number of LANES and at least one of them.
+    """
+    outcome = types.Tuple((points.dtype, points.dtype))  # type: ignore[attr-defined]
+    signature = outcome(points, i, shift, centres, one, other, last)
+    element = ELEMENTS[points.dtype]
+    vector = ir.VectorType(element, LANES)
+    alignment = points.dtype.bitwidth // 8
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        source, middle, places = (
+            context.make_array(signature.args[n])(context, builder, arguments[n]) for n in (0, 2, 3)
+        )
+        _, i, _, _, one, other, last = arguments
+        integer = i.type
+
+        def row(array: Any, index: Any) -> Any:
+            index = builder.sext(index, integer) if index.type != integer else index
+            width = cgutils.unpack_tuple(builder, array.shape)[1]
+            return builder.gep(array.data, [builder.mul(index, width)])
+
+        point, pair = row(source, i), [row(places, one), row(places, other)]
+        before = builder.block
+        loop = builder.append_basic_block("features")
+        after = builder.append_basic_block("summed")
+        builder.branch(loop)
+
+        builder.position_at_end(loop)
+        k = builder.phi(integer)
+        totals = [builder.phi(vector) for _ in pair]
+
+        def load(start: Any) -> Any:
+            at = builder.bitcast(builder.gep(start, [k]), vector.as_pointer())
+            return builder.load(at, align=alignment)
+
+        value = builder.fsub(load(point), load(middle.data))
+        following = builder.add(k, ir.Constant(integer, LANES))
+        sums = []
+        for total, centre in zip(totals, pair, strict=True):
+            difference = builder.fsub(value, load(centre))
+            square = builder.fmul(difference, difference, flags=("contract",))
+            sums.append(builder.fadd(square, total, flags=("contract",)))
+            total.add_incoming(ir.Constant(vector, [0.0] * LANES), before)
+            total.add_incoming(sums[-1], loop)
+        k.add_incoming(ir.Constant(integer, 0), before)
+        k.add_incoming(following, loop)
+        builder.cbranch(builder.icmp_signed("<", following, last), loop, after)
+
+        builder.position_at_end(after)
+        kind = ir.FunctionType(element, [element, vector])
+        name = f"llvm.vector.reduce.fadd.v{LANES}f{points.dtype.bitwidth}"
+        add = cgutils.get_or_insert_function(builder.module, kind, name)
+        zero = ir.Constant(element, 0.0)
+        results = [builder.call(add, [zero, sum_], fastmath=("reassoc",)) for sum_ in sums]
+        return context.make_tuple(builder, signature.return_type, results)
+
+    return signature, generate
