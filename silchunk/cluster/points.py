@@ -90,7 +90,7 @@ class Points:
         step = max(GRID_ROWS, job.plan.read_rows - job.plan.read_rows % GRID_ROWS)
         source = self.source
         if isinstance(source, ArrayRows) and source.dtype == float_dtype(source.dtype):
-            # Nothing is read: as long as leaves enough of them.
-            leaves = n // (GRID_ROWS * RANGES_FOR_EACH * job.plan.concurrency)
-            step = GRID_ROWS * max(1, leaves)
+            # Nothing is read: as long as leaves each thread some, and all of them as much.
+            blocks = -(-n // GRID_ROWS)
+            step = GRID_ROWS * -(-blocks // (RANGES_FOR_EACH * job.plan.concurrency))
         return ranges(n, step)
