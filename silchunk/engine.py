@@ -275,7 +275,8 @@ def _run_locally(
     # Held around the whole run: tasks that overlap would otherwise set and reset it by turns.
     with one_blas_thread():
         try:
-            get(graph, list(graph), num_workers=workers)
+            # Run again by Dask, a task that has failed would find nothing to do.
+            get(graph, list(graph), num_workers=workers, rerun_exceptions_locally=False)
         except BaseException:  # an interrupt, which threads do not hear of
             inbox.fail()
             raise

@@ -126,7 +126,7 @@ def plan_panels(
     Parameters
     ----------
     n : int
-        Number of points, at least 2.
+        Number of points.
     width : int
         Columns of the input: features of the points, or n for a matrix.
     itemsize : int
@@ -198,8 +198,8 @@ def plan_panels(
             distances = panel_copies * rows * n * itemsize
             reduced = 3 * outputs * n * 8 + 8 * n * 8
         if centres:
-            # A read block and one decoded copy of it, their directions, labels and weights.
-            scratch = read_rows * (3 * width + 4) * 8
+            # A read block, a decoded copy, directions, labels and weights, results.
+            scratch = read_rows * (3 * width + 4 + row_results) * 8
         elif from_points:
             # A read block and one decoded copy of it; a tile's columns three times over in
             # float64; the panel's own rows, and once more where they are picked; the float64
@@ -209,7 +209,7 @@ def plan_panels(
         else:
             # The stored rows as read, decoded by whole chunks, next to the panel.
             scratch = rows * n * 8 + _round_up(rows, chunk_rows) * n * 8
-        return distances + scratch + reduced + rows * row_results * 8
+        return distances + scratch + reduced + (0 if centres else rows * row_results * 8)
 
     preferred = max(PREFERRED_PANEL_ROWS, chunk_rows)
     if streamed:  # each batch of rows reads all points
@@ -222,6 +222,12 @@ def plan_panels(
     available = budget_bytes - runtime_bytes - resident_bytes
     # Keep every core busy first; longer panels only make reading and set-up cheaper.
     for running in range(concurrency, 0, -1):
+        # Ranges of a pass begin on a grid: of several chunks, fewer are read twice.
+        for several in (4, 2, 1) if centres else ():
+            read_rows = _round_up(several * max(READ_ROWS, chunk_rows), READ_ROWS)
+            read_rows = min(read_rows, _round_up(n, grid))
+            if running * task_bytes(sizes[-1]) <= available:
+                break
         for rows in reversed(sizes):
             # Of a sample, every core has a part.
             too_long = streamed and panel_rows is None and (running - 1) * rows >= n_rows

@@ -48,7 +48,9 @@ def as_rows(X: Any, *, name: str = "X", sparse: bool = False) -> RowSource:
         source = _open_path(os.fspath(X), name)
     elif _is_sparse(X) and sparse:
         csr = X.tocsr()
-        csr.sum_duplicates()
+        if not csr.has_canonical_format:
+            csr = csr.copy()  # X is not ours to change
+            csr.sum_duplicates()
         source = CsrRows(csr.data, csr.indices, csr.indptr, csr.shape)
     elif _is_sparse(X):
         raise InputTypeError(

@@ -318,7 +318,7 @@ def test_same_bits_for_any_store(name, kind, data, expected, tmp_path):
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("memory", ["300MiB", "4GiB"])
+@pytest.mark.parametrize("memory", ["400MiB", "4GiB"])
 def test_same_bits_for_any_memory(name, memory, data, expected, tmp_path):
     _, double, weights = data
     model = clone(CASES[name]).set_params(memory=memory)
@@ -406,3 +406,17 @@ def test_too_little_memory():
     model = KMeans(2).fit(X).set_params(memory="1MiB")
     with pytest.raises(OverBudgetError, match="memory"):
         model.predict(X)
+
+
+def test_a_sparse_matrix_is_left_as_it_is():
+    value = [1.0, 2.0, 3.0, 4.0, 3.5]
+    X = scipy.sparse.csr_matrix((value, [1, 1, 0, 2, 0], [0, 2, 3, 4, 5]), shape=(4, 3))
+    found = KMeans(2, random_state=0).fit(X)
+    assert X.nnz == 5  # entry (0, 1) is there twice
+    assert np.array_equal(found.labels_, KMeans(2, random_state=0).fit(X.toarray()).labels_)
+
+
+def test_small_integers_are_taken_as_they_are():
+    X = np.random.default_rng(0).integers(0, 255, (300, 5), dtype=np.uint8)
+    found = KSil(3, random_state=0).fit(X)
+    assert np.array_equal(found.labels_, KSil(3, random_state=0).fit(X.astype(float)).labels_)

@@ -144,3 +144,45 @@ def test_an_impossible_plan_is_refused_before_any_work():
     X = np.zeros((300_000, 1)).view(Untouchable)
     with pytest.raises(OverBudgetError, match="300,000 points need at least .* allows 200 MiB"):
         silhouette_upper_bound(X, memory="200MiB")
+
+
+FIT = """
+import json, sys
+import numpy as np
+from silchunk import KSil, SphericalKSil, prepare
+planned, made = [], prepare.plan.plan_panels
+prepare.plan.plan_panels = lambda **options: planned.append(made(**options)) or planned[-1]
+source, memory, kind, then, in_memory = json.loads(sys.argv[1])
+model = {"KSil": KSil, "SphericalKSil": SphericalKSil}[kind]
+X = np.load(source) if in_memory else source
+found = model(20, memory=memory, max_iter=3, random_state=0, progress=False).fit(X)
+if then == "transform":
+    assert found.transform(X).shape[1] == 20
+elif then == "predict":
+    assert len(found.predict(X)) == len(found.labels_)
+lines = open("/proc/self/status").read().splitlines()
+peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+print(json.dumps([peak, max(p.peak_bytes for p in planned), planned[0].budget_bytes]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("memory", "kind", "then", "in_memory"),
+    [
+        ("420MiB", "KSil", "predict", False),
+        ("420MiB", "KSil", "transform", False),
+        ("512MiB", "KSil", "transform", True),
+        ("512MiB", "SphericalKSil", "predict", True),
+    ],
+)
+def test_fits_keep_to_their_plans(memory, kind, then, in_memory, tmp_path):
+    X = np.random.default_rng(0).standard_normal((400_000, 16), dtype=np.float32)
+    np.save(tmp_path / "X.npy", X)
+    asked = json.dumps([str(tmp_path / "X.npy"), memory, kind, then, in_memory])
+    done = subprocess.run(
+        [sys.executable, "-c", FIT, asked], check=True, capture_output=True, text=True, timeout=300
+    )
+    peak, planned, budget = json.loads(done.stdout)
+    assert peak <= planned <= budget
+    assert planned <= 2 * peak

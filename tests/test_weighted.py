@@ -322,10 +322,10 @@ def test_wrong_n_neighbors(estimator, n_neighbors):
 
 @pytest.mark.parametrize("estimator", BY_DENSITY)
 def test_points_that_do_not_fit_into_memory(estimator, tmp_path):
-    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(50_000, 16)))
-    model = estimator(3, init="random", memory="250MiB", scheduler="synchronous")
-    # A quarter of the 18 MiB beyond what the libraries take.
-    message = "all 50,000 points in memory: 6.2 MiB, of which the budget allows 4.5 MiB. Raise mem"
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(250_000, 16)))
+    model = estimator(3, init="random", memory="340MiB", scheduler="synchronous")
+    # A quarter of the 108 MiB beyond what most libraries take.
+    message = "250,000 points in memory: 30.6 MiB, of which the budget allows 27.0 MiB. Raise mem"
     with pytest.raises(OverBudgetError, match=message):
         model.fit(tmp_path / "x.npy")
 

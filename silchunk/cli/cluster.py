@@ -219,7 +219,7 @@ def _kind(algorithm: str) -> Any:
 
 
 def _checked_init(init: str) -> str:
-    from silchunk.cluster.base import INITS
+    from silchunk.cluster.seeding import INITS
 
     if init not in INITS:
         raise InputError(f"--init must be one of {', '.join(INITS)}; got {init!r}.")

@@ -28,6 +28,7 @@ from silchunk.cluster.fitting import Fitted, Start, Weigher, fit, label_vectors,
 from silchunk.cluster.iteration import Iteration, Rules
 from silchunk.cluster.passes import PassResult, Weighing, run_pass
 from silchunk.cluster.points import Points, Vector
+from silchunk.cluster.seeding import INITS
 from silchunk.draws import generator
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError
@@ -39,7 +40,6 @@ from silchunk.rows import Block, RowSource
 Init = Any  # "k-means++", "k-means||", "random" or an array (K, d)
 Callback = Callable[[Iteration], None]
 
-INITS = ("k-means++", "k-means||", "random")
 # Runs from random points, which are often bad; careful starts are worth one.
 RANDOM_RUNS = 10
 
@@ -204,7 +204,7 @@ class CentroidClusterer(
         with points_of(
             self._checked(X, reset),
             arguments,
-            self.n_clusters,
+            self.n_clusters if reset else len(self.cluster_centers_),
             sample_weight,
             directions=self._directions,
             table_columns=table_columns,
@@ -215,9 +215,7 @@ class CentroidClusterer(
     def _checked(self, X: Any, reset: bool) -> RowSource:
         """Points of any kind, with the number and names of features that scikit-learn checks."""
         if is_array_like(X):
-            X = validate_data(
-                self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32]
-            )
+            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric")
             return as_rows(X, sparse=True)
         source = as_rows(X, sparse=True)
         d = source.shape[1]
@@ -281,8 +279,12 @@ def _seed(random_state: Any) -> int:
 
 def _told(value: Any) -> Any:
     """A parameter as a header has it."""
-    if isinstance(value, (str, int, float, type(None))):
+    if isinstance(value, (str, type(None))):
         return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
     if isinstance(value, (tuple, list)):
         return [_told(one) for one in value]
     array = np.asarray(value)

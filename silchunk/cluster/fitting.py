@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from silchunk import centroids, scan
+from silchunk import centroids, plan, scan
 from silchunk.cluster import saved
 from silchunk.cluster.iteration import Iteration, Reweigh, Rules, State, iterate
 from silchunk.cluster.labels import LabelVector
@@ -19,6 +19,7 @@ from silchunk.cluster.passes import PassResult, Weighing, run_pass
 from silchunk.cluster.points import Points, Vector
 from silchunk.cluster.seeding import held_bytes, initial_centres, n_candidates
 from silchunk.errors import InputError
+from silchunk.inbox import LOOK_AHEAD
 from silchunk.labels import StoredVector
 from silchunk.prepare import Arguments, Job, Needs, prepared
 from silchunk.rows import Block
@@ -92,11 +93,13 @@ def points_of(
             weights.append(checked_weights(sample_weight, n))
         return Needs(
             outputs=0,
-            row_results=0,
+            # Distances to centres: those of a task, and of those that wait to be put in order.
+            row_results=0 if table_columns is None else (1 + LOOK_AHEAD) * table_columns,
             result_bytes=sum(some.nbytes for some in weights),
             table_columns=LABELS_COLUMNS if table_columns is None else table_columns,
+            runtime_bytes=plan.SCIKIT_LEARN_BYTES,
             centres=n_candidates(init, n_clusters),
-            sample_bytes=lambda d: held_bytes(init, n, d),
+            sample_bytes=lambda d: held_bytes(init, n, d, n_clusters),
         )
 
     with prepared(X, arguments, needs_of=needs_of, least_points=1) as job:

@@ -13,7 +13,7 @@ from silchunk.errors import InputError
 from silchunk.progress import Progress
 
 OBJECTIVES = ("macro", "micro")
-# What did best on real data sets: see benchmarks/README.md.
+# What did best on real data sets, relative to the first temperature: see benchmarks/README.md.
 TEMPERATURE_RANGE = (0.7, 1.4)
 TEMPERATURE_STEP = 1.1
 
@@ -32,8 +32,8 @@ class KSil(CentroidClusterer):
         K.
     temperature : float
         First τ; with 0 all weights stay 1.
-    temperature_range : (float, float)
-        τ stays within.
+    temperature_range : (float, float), optional
+        τ stays within; from 0.7 to 1.4 times the first one by default.
     temperature_step : float
         At least 1; with 1, τ stays as it is.
     objective : "macro" or "micro"
@@ -72,7 +72,7 @@ class KSil(CentroidClusterer):
         n_clusters: int = 8,
         *,
         temperature: float = 1.0,
-        temperature_range: tuple[float, float] = TEMPERATURE_RANGE,
+        temperature_range: tuple[float, float] | None = None,
         temperature_step: float = TEMPERATURE_STEP,
         objective: str = "macro",
         init: Init = "k-means++",
@@ -105,8 +105,7 @@ class KSil(CentroidClusterer):
         self.objective = objective
 
     def _rules(self) -> Rules:
-        low, high = self.temperature_range
-        schedule = Temperature(self.temperature, low, high, self.temperature_step)
+        schedule = Temperature(self.temperature, *self._limits(), self.temperature_step)
         return Rules(
             self.objective,
             self.max_iter,
@@ -117,6 +116,13 @@ class KSil(CentroidClusterer):
             directions=self._directions,
         )
 
+    def _limits(self) -> tuple[float, float]:
+        if self.temperature_range is not None:
+            low, high = self.temperature_range
+            return low, high
+        low, high = (factor * self.temperature for factor in TEMPERATURE_RANGE)
+        return low, min(high, LARGEST_TEMPERATURE)
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.objective not in OBJECTIVES:
@@ -124,7 +130,7 @@ class KSil(CentroidClusterer):
         check_number(self.temperature_step, "temperature_step", 1.0)
         check_number(self.temperature, "temperature", 0.0, LARGEST_TEMPERATURE)
         try:
-            low, high = self.temperature_range
+            low, high = self._limits()
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"temperature_range must be two numbers; got {self.temperature_range!r}."

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from silchunk.cluster.points import Vector
+from silchunk.disk import room_for
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class LabelVector:
 
     array: Vector | None
     path: str | None = None
+    offset: int = 0  # of the first label in the file, in bytes
 
     @classmethod
     def in_memory(cls, n: int) -> LabelVector:
@@ -27,26 +29,44 @@ class LabelVector:
 
     @classmethod
     def in_file(cls, n: int, path: Path) -> LabelVector:
-        """Labels in a new ``.npy`` file, which takes no room before it is written."""
-        mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.int32, shape=(n,))
-        del mapped
-        return cls(None, str(path))
+        """Labels in a new ``.npy`` file, which has its room on disk from the start.
 
-    def _mapped(self, mode: Literal["r", "r+", "c"]) -> Vector:
-        if self.array is not None:
-            return self.array
-        assert self.path is not None
-        mapped: Vector = np.load(self.path, mmap_mode=mode, allow_pickle=False)
-        return mapped
+        Raises
+        ------
+        DiskFullError
+        """
+        with room_for(path, 4 * n), path.open("xb") as stream:
+            header = {"descr": "<i4", "fortran_order": False, "shape": (n,)}
+            np.lib.format.write_array_header_2_0(stream, header)
+            offset = stream.tell()
+            os.posix_fallocate(stream.fileno(), offset, 4 * n)
+        return cls(None, str(path), offset)
 
     def read(self, start: int, stop: int) -> Vector:
         """Labels of a range of rows, not to be written to."""
-        return np.asarray(self._mapped("r")[start:stop])
+        if self.array is not None:
+            return self.array[start:stop]
+        assert self.path is not None
+        return np.fromfile(self.path, "<i4", stop - start, offset=self.offset + 4 * start)
 
     def room(self, start: int, stop: int) -> Vector:
-        """Where the labels of a range of rows are to be written."""
-        return np.asarray(self._mapped("r+")[start:stop])
+        """Where to write the labels of a range of rows, before they are kept."""
+        return np.empty(stop - start, np.int32) if self.array is None else self.array[start:stop]
+
+    def keep(self, start: int, labels: Vector) -> None:
+        """Put labels, written in their `room`, in their place: these bytes and no others, since
+        other workers write next to them."""
+        if self.path is None:
+            return
+        with open(self.path, "r+b", buffering=0) as stream:
+            stream.seek(self.offset + 4 * start)
+            stream.write(np.ascontiguousarray(labels, "<i4").data)
+            os.fsync(stream.fileno())
 
     def whole(self) -> Vector:
         """All labels. Those in a file stay mapped from it, also when the file is deleted."""
-        return self._mapped("c")
+        if self.array is not None:
+            return self.array
+        assert self.path is not None
+        mapped: Vector = np.load(self.path, mmap_mode="c", allow_pickle=False)
+        return mapped

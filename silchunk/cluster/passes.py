@@ -60,8 +60,8 @@ class Ranking:
         self._weighing = weighing
         self._shift = shift_of(centres, dtype)
         shifted = centres - self._shift
-        self._shifted = shifted.astype(dtype)
         with np.errstate(over="ignore"):  # nothing is clear then, and all is formed in float64
+            self._shifted = shifted.astype(dtype)
             squares = (shifted**2).sum(axis=1)
             self._factors = np.zeros((-(-n_clusters // ROWS) * ROWS, d + 1), dtype)
             self._factors[:n_clusters, :d] = -self._shifted
@@ -131,8 +131,9 @@ class Pass:
         # More farthest points than clusters that can be empty are of no use.
         shape = self.ranking.centres.shape
         into = Sums(shape, min(shape[0], stop - start))
-        own = np.empty(stop - start, np.int32)
-        if self.labels is not None:
+        if self.labels is None:
+            own = np.empty(stop - start, np.int32)
+        else:
             own = self.labels.room(start, stop)
         before = None if self.before is None else self.before.read(start, stop)
         digests, changed = [], 0
@@ -144,6 +145,8 @@ class Pass:
             )
             sums.add(Node(0, into.totals))
             digests.append(zlib.crc32(own[here].data))
+        if self.labels is not None:
+            self.labels.keep(start, own)
         kept = into.farthest_rows >= 0
         return PassPart(sums.nodes, into.farthest[kept], into.farthest_rows[kept], changed, digests)
 
@@ -248,8 +251,8 @@ def run_pass(
     total = sums.total()
     if not np.isfinite(total).all():
         raise InputError(
-            "squared distances of the points of X to the centres are too large for float64. Divide "
-            "X by a large number."
+            "squared distances of the points of X to the centres, or their weighted sums, are too "
+            "large for float64. Divide X, or sample_weight, by a large number."
         )
     d = centres.shape[1]
     weights, counts, silhouettes, inertias, members = total[:, d:].T

@@ -89,7 +89,12 @@ class Points:
         n = self.shape[0]
         step = max(GRID_ROWS, job.plan.read_rows - job.plan.read_rows % GRID_ROWS)
         source = self.source
-        if isinstance(source, ArrayRows) and source.dtype == float_dtype(source.dtype):
+        viewed = (
+            isinstance(source, ArrayRows)
+            and source.dtype == float_dtype(source.dtype)
+            and source.array.flags.c_contiguous
+        )
+        if viewed and not self.directions:
             # Nothing is read: as long as leaves each thread some, and all of them as much.
             blocks = -(-n // GRID_ROWS)
             step = GRID_ROWS * -(-blocks // (RANGES_FOR_EACH * job.plan.concurrency))

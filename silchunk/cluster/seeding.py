@@ -31,6 +31,8 @@ INITS = ("k-means++", "k-means||", "random")
 # k-means++ picks from so many points at most, and from no more than fit into so many bytes.
 SAMPLE_ROWS = 1 << 16
 SAMPLE_BYTES = 64 << 20
+# But from so many for each centre.
+LEAST_SAMPLE = 10
 # Sampled rows that lie within so many bytes of each other are read together.
 SAMPLE_READ_BYTES = 1 << 20
 # Weights are read this many at a time.
@@ -46,14 +48,15 @@ def n_candidates(init: Any, n_clusters: int) -> int:
     return drawn if isinstance(init, str) and init == "k-means||" else n_clusters
 
 
-def held_bytes(init: Any, n: int, n_features: int) -> int:
+def held_bytes(init: Any, n: int, n_features: int, n_clusters: int) -> int:
     """What is held of the points while centres are drawn."""
     spread = isinstance(init, str) and init == "k-means++"
-    return 3 * 8 * n_features * min(n, _sample_rows(n_features)) if spread else 0
+    return 3 * 8 * n_features * min(n, _sample_rows(n_features, n_clusters)) if spread else 0
 
 
-def _sample_rows(n_features: int) -> int:
-    return max(1, min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * n_features)))
+def _sample_rows(n_features: int, n_clusters: int) -> int:
+    fitting = min(SAMPLE_ROWS, SAMPLE_BYTES // (8 * n_features))
+    return max(fitting, LEAST_SAMPLE * n_clusters)
 
 
 def initial_centres(
@@ -190,7 +193,9 @@ def _drawn_rows(
 
 def _spread(points: Points, n_clusters: int, random: np.random.Generator) -> Block:
     """k-means++ on all points of positive weight, or a sample of them."""
-    rows = np.sort(_drawn_rows(points, _sample_rows(points.shape[1]), random, equally=True))
+    rows = np.sort(
+        _drawn_rows(points, _sample_rows(points.shape[1], n_clusters), random, equally=True)
+    )
     sample, weights = _read(points, rows)
     log.info("k-means++ picks %d of %d points, of %d", n_clusters, len(rows), points.shape[0])
     return sample[_plus_plus(sample, weights, n_clusters, random)]
