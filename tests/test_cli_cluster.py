@@ -76,7 +76,8 @@ def test_every_algorithm(algorithm):
     assert adjusted_rand_score(TRUTH, labels) == 1
     assert f"x.npy: 200 points in 2 dimensions, K = 3 by {algorithm}, " in result.stdout
     assert "cluster sizes           40 to 100 points\n" in result.stdout
-    assert result.stderr == "wrote labels.npy\nwrote centres.npy\n"
+    # Where kernels are compiled first, progress is told as well.
+    assert result.stderr.endswith("wrote labels.npy\nwrote centres.npy\n")
 
 
 def test_figures_are_those_of_the_files():

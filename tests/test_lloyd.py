@@ -29,7 +29,9 @@ def one_pass(X, centres, counts=None, weighing=None, *, before=None, directions=
     ):
         earlier, labels = label_vectors(job)
         if before is not None:
-            earlier.write(0, np.asarray(before, np.int32))
+            room = earlier.room(0, job.n)
+            room[:] = before
+            earlier.keep(0, room)
         found = run_pass(
             job,
             points,
