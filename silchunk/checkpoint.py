@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from silchunk import journal, scan, storage
-from silchunk.disk import room_for
+from silchunk.disk import replace_whole, room_for
 from silchunk.distances import DistanceMatrix
 from silchunk.errors import DamagedStoreError, ForeignStoreError, InputError, StaleStoreError
 from silchunk.inbox import Consume
@@ -81,13 +81,8 @@ class Checkpoint:
         np.savez(stream, allow_pickle=False, **dict(arrays))
         content = stream.getvalue()
         path = self._file(panel)
-        temporary = path.with_name(path.name + ".part")
-        with room_for(path, len(content)):
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
+        replace_whole(path, content)
+        with room_for(self.records.path, len(content)):
             crc = journal.checksum(self.records.store_id, "panel", panel, content)
             journal.append(self.records, [journal.PanelRecord(panel, crc, len(content))])
 

@@ -33,6 +33,29 @@ def room_for(path: Path, nbytes: int) -> Iterator[None]:
         ) from error
 
 
+def replace_whole(path: Path, content: bytes) -> None:
+    """Put a file in its place so that it is seen old or new, never in between; on disk when this
+    returns.
+
+    Raises
+    ------
+    DiskFullError
+    """
+    temporary = path.with_name(path.name + ".part")
+    with room_for(path, len(content)):
+        temporary.unlink(missing_ok=True)  # of a process that was killed; not to be followed
+        with temporary.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def preflight(path: Path, nbytes: int, n_files: int, freed: int = 0) -> None:
     """Refuse what cannot fit on the disk, ``freed`` bytes of which are about to be deleted.
 

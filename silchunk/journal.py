@@ -24,6 +24,8 @@ from typing import Any
 
 import google_crc32c
 
+from silchunk.disk import replace_whole
+
 FILE_NAME = "silchunk-journal.jsonl"
 
 
@@ -56,7 +58,7 @@ class Journal:
 
 def create(path: Path, store_id: str, metadata: str) -> None:
     """Write a new journal that has its header alone."""
-    _write_whole(path, [_line(store_id, {"store": store_id, "metadata": metadata})])
+    replace_whole(path, _line(store_id, {"store": store_id, "metadata": metadata}))
 
 
 def append(journal: Journal, records: Iterable[PanelRecord]) -> None:
@@ -76,7 +78,7 @@ def seal(journal: Journal) -> None:
         _line(journal.store_id, _fields(journal.panels[panel])) for panel in sorted(journal.panels)
     ]
     digest = hashlib.sha256(b"".join(lines)).hexdigest()
-    _write_whole(journal.path, [*lines, _line(journal.store_id, {"sealed": digest})])
+    replace_whole(journal.path, b"".join([*lines, _line(journal.store_id, {"sealed": digest})]))
     journal.sealed = True
 
 
@@ -86,7 +88,7 @@ def mend(journal: Journal) -> None:
     header = {"store": journal.store_id, "metadata": journal.metadata}
     lines = [_line(journal.store_id, header)]
     lines += [_line(journal.store_id, _fields(record)) for record in journal.records()]
-    _write_whole(journal.path, lines)
+    replace_whole(journal.path, b"".join(lines))
     journal.sealed = False
     journal.damaged_lines.clear()
 
@@ -168,20 +170,6 @@ def _parse(line: bytes, store_id: str | None) -> dict[str, Any] | None:
         return None
     identity = str(fields.get("store")) if store_id is None else store_id
     return fields if wanted == google_crc32c.value(identity.encode() + text) else None
-
-
-def _write_whole(path: Path, lines: list[bytes]) -> None:
-    """Replace a file so that it is seen old or new, never in between."""
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as stream:
-        stream.writelines(lines)
-        _sync(stream)
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _sync(stream: Any) -> None:

@@ -14,9 +14,9 @@ ROOT = Path(silchunk.__file__).parent
 # A module may import from the levels above its own line, never from its own or below.
 LEVELS = [
     {"errors"},
-    {"plan", "progress", "machine", "sums", "buffers", "blas", "rows", "journal", "shard", "inbox"},
+    {"plan", "progress", "machine", "sums", "buffers", "blas", "rows", "shard", "inbox"},
     {"stopping", "points", "disk", "confidence"},
-    {"labels"},
+    {"labels", "journal"},
     {"constraints", "draws", "agreement"},
     {"kernels.vectors"},
     {"kernels.distance", "kernels.bound", "kernels.transport", "condensed", "storage", "row_table"},

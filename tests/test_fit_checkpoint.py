@@ -224,7 +224,7 @@ def test_killed(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn", b"x" * 100_000])
 def test_torn_temporary_file_is_harmless(content, tmp_path):
     """What a kill leaves in the middle of a write, before and after there is a checkpoint."""
-    torn = tmp_path / ".fit.part"
+    torn = tmp_path / "fit.part"
     torn.write_bytes(content)
     path = tmp_path / "fit"
     cut(model_of("K-Sil", checkpoint=path), 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,8 +22,6 @@ from silchunk.inbox import LOOK_AHEAD
 from silchunk.labels import StoredVector
 from silchunk.prepare import Arguments, Job, Needs, prepared
 from silchunk.rows import Block
-
-log = logging.getLogger("silchunk")
 
 # Labels that are held at once: of two iterations, int32.
 LABELS_COLUMNS = 1

@@ -241,16 +241,15 @@ def _relocate(
     if points.weights is not None:
         counts = np.array([points.weights[row : row + 1][0] for row in rows.tolist()])
     members = found.members.copy()
-    weighing = rules.weighing(state.temperature)
+    ranking = Ranking(state.centres, points.dtype, rules.weighing(state.temperature))
+    d = block.shape[1]
     places = iter(empty.tolist())
     taken: dict[int, Block] = {}
     for point, count in zip(block, counts, strict=True):
         into = Sums(state.centres.shape, 0)
-        one = Ranking(state.centres, points.dtype, weighing)
         label = np.empty(1, np.int32)
-        one.reduce(PointBlock(0, point[None], np.array([count])), into, label)
+        ranking.reduce(PointBlock(0, point[None], np.array([count])), into, label)
         cluster = int(label[0])
-        d = len(point)
         if members[cluster] < 2 or not into.totals[cluster, d + INERTIA]:
             continue
         place = next(places, None)

@@ -16,7 +16,8 @@ class KMeans(CentroidClusterer):
         First centres. "k-means++" is taken from a sample where the points are many; "k-means||"
         (Bahmani et al. 2012, arXiv:1203.6402) passes over all of them a few times.
     n_init : int or "auto"
-        Runs, of which the best is kept; "auto": 10 from random points, else 1.
+        Runs, of which the best is kept; "auto": 10 from random points, else 1. From an array
+        there is but one.
     max_iter : int
         Iterations of one run at most.
     tol : float

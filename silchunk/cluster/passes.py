@@ -45,21 +45,22 @@ class Weighing:
     unclear: bool = False
 
 
-def shift_of(centres: Block, dtype: np.dtype[Any]) -> Vector:
-    """(d,) what points are measured from, so that digits are not lost far from zero."""
-    shift: Vector = centres.mean(axis=0).astype(dtype)
-    return shift
-
-
 class Ranking:
-    """Centres as they are ranked, for points of one dtype."""
+    """Centres as they are ranked, for points of one dtype.
+
+    Attributes
+    ----------
+    centres : (K, d) float64
+    shift : (d,) of the dtype of the points
+        What points are measured from, so that digits are not lost far from zero.
+    """
 
     def __init__(self, centres: Block, dtype: np.dtype[Any], weighing: Weighing) -> None:
         n_clusters, d = centres.shape
         self.centres = centres
         self._weighing = weighing
-        self._shift = shift_of(centres, dtype)
-        shifted = centres - self._shift
+        self.shift: Vector = centres.mean(axis=0).astype(dtype)
+        shifted = centres - self.shift
         with np.errstate(over="ignore"):  # nothing is clear then, and all is formed in float64
             self._shifted = shifted.astype(dtype)
             squares = (shifted**2).sum(axis=1)
@@ -81,7 +82,7 @@ class Ranking:
             block.points,
             block.weights,
             block.first,
-            self._shift,
+            self.shift,
             self._shifted,
             self._factors,
             self.centres,
@@ -158,7 +159,7 @@ class PassResult:
     Attributes
     ----------
     sums : (K, d) float64
-        Weighted sums of the differences of points to `shift`.
+        Weighted sums of the differences of points to ``shift``.
     shift : (d,)
     weights, counts, silhouettes, inertias, members : (K,) float64
         Sums of weights, of points, of silhouettes and of squared distances, and the number of
@@ -246,7 +247,8 @@ def run_pass(
         farthest.append((part.farthest, part.farthest_rows))
         farthest[:] = [_farthest(farthest, len(centres))]
 
-    task = Pass(points, Ranking(centres, points.dtype, weighing), before, labels)
+    ranking = Ranking(centres, points.dtype, weighing)
+    task = Pass(points, ranking, before, labels)
     job.map(task, combine, label, points.ranges_of(job))
     total = sums.total()
     if not np.isfinite(total).all():
@@ -256,10 +258,9 @@ def run_pass(
         )
     d = centres.shape[1]
     weights, counts, silhouettes, inertias, members = total[:, d:].T
-    shift = shift_of(centres, points.dtype)
     return PassResult(
         total[:, :d],
-        shift,
+        ranking.shift,
         weights,
         counts,
         silhouettes,

@@ -20,7 +20,7 @@ import numpy as np
 
 from silchunk import storage
 from silchunk.cluster.iteration import Iteration, Rank, State
-from silchunk.disk import room_for
+from silchunk.disk import replace_whole
 from silchunk.errors import ForeignStoreError, InputError, StaleStoreError
 from silchunk.rows import Block
 
@@ -32,7 +32,7 @@ NO_FIT = (
     TypeError,
     AttributeError,
     EOFError,
-    NotImplementedError,
+    RuntimeError,  # an archive with a password, or packed in a way that is not known
     zipfile.BadZipFile,
     zlib.error,
 )
@@ -106,15 +106,7 @@ class Checkpoint:
         stream = io.BytesIO()
         text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
         np.savez(stream, allow_pickle=False, facts=text, **arrays)
-        content = stream.getvalue()
-        temporary = self.path.with_name(f".{self.path.name}.part")
-        with room_for(self.path, len(content)):
-            temporary.unlink(missing_ok=True)  # of a fit that was killed, or nobody's
-            with temporary.open("xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
+        replace_whole(self.path, stream.getvalue())
 
 
 def at(path: str | os.PathLike[str], header: Mapping[str, Any]) -> Checkpoint:

@@ -112,7 +112,7 @@ def _rank(
         ahead += share
         add_products(factors, columns, products, i, 0, 0, d + 1)
     for j in range(0, WIDE_COLUMNS, LANES):
-        three_smallest(products, n_centres, j, smallest, labels, 0)
+        three_smallest(products, n_centres, j, smallest, labels)
 
 
 @compiled  # type: ignore[untyped-decorator]

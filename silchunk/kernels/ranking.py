@@ -1,4 +1,5 @@
-"""Ranking centres for sixteen points at a time: vector code as in `silchunk.kernels.vectors`."""
+"""What a pass of a centroid algorithm does with sixteen values at a time, but for its products:
+LLVM vector code, as in `silchunk.kernels.vectors`."""
 
 from __future__ import annotations
 
@@ -13,16 +14,15 @@ from silchunk.kernels.vectors import ELEMENTS, LANES, in_every_lane
 
 @intrinsic  # type: ignore[untyped-decorator]
 def three_smallest(
-    typing_context: Any, values: Any, count: Any, j: Any, smallest: Any, labels: Any, first: Any
+    typing_context: Any, values: Any, count: Any, j: Any, smallest: Any, labels: Any
 ) -> Any:
     """The three smallest of ``values[k, i]`` over k < count, for each i in [j, j + LANES), into
-    ``smallest[:, first + i]``, and the k of the first two into ``labels[:, first + i]``; of equals
-    the first.
+    ``smallest[:, i]``, and the k of the first two into ``labels[:, i]``; of equals the first.
 
     ``values`` (at least count ≥ 1, r) and ``smallest`` (3, r) are C-contiguous and of one dtype,
     ``labels`` (2, r) is int32. Where there are fewer than three, infinity and 0 stand.
     """
-    signature = types.void(values, count, j, smallest, labels, first)
+    signature = types.void(values, count, j, smallest, labels)
     element = ELEMENTS[values.dtype]
     vector, integers = ir.VectorType(element, LANES), ir.VectorType(ir.IntType(32), LANES)
     alignment = values.dtype.bitwidth // 8
@@ -31,7 +31,7 @@ def three_smallest(
         source, smallest, labels = (
             context.make_array(signature.args[i])(context, builder, arguments[i]) for i in (0, 3, 4)
         )
-        _, count, j, _, _, first = arguments
+        _, count, j, _, _ = arguments
         width = cgutils.unpack_tuple(builder, source.shape)[1]
         integer = j.type
         infinite = ir.Constant(vector, [float("inf")] * LANES)
@@ -75,12 +75,10 @@ def three_smallest(
 
         builder.position_at_end(after)
 
-        target = builder.add(first, j)
-
         def store(values: list[Any], array: Any, kind: Any, align: int) -> None:
             row = cgutils.unpack_tuple(builder, array.shape)[1]
             for i, value in enumerate(values):
-                place = builder.add(builder.mul(ir.Constant(integer, i), row), target)
+                place = builder.add(builder.mul(ir.Constant(integer, i), row), j)
                 at = builder.bitcast(builder.gep(array.data, [place]), kind.as_pointer())
                 builder.store(value, at, align=align)
 
