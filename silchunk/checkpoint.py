@@ -81,8 +81,8 @@ class Checkpoint:
         np.savez(stream, allow_pickle=False, **dict(arrays))
         content = stream.getvalue()
         path = self._file(panel)
-        replace_whole(path, content)
-        with room_for(self.records.path, len(content)):
+        with room_for(path, len(content)):
+            replace_whole(path, content)
             crc = journal.checksum(self.records.store_id, "panel", panel, content)
             journal.append(self.records, [journal.PanelRecord(panel, crc, len(content))])
 

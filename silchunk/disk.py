@@ -35,20 +35,14 @@ def room_for(path: Path, nbytes: int) -> Iterator[None]:
 
 def replace_whole(path: Path, content: bytes) -> None:
     """Put a file in its place so that it is seen old or new, never in between; on disk when this
-    returns.
-
-    Raises
-    ------
-    DiskFullError
-    """
+    returns."""
     temporary = path.with_name(path.name + ".part")
-    with room_for(path, len(content)):
-        temporary.unlink(missing_ok=True)  # of a process that was killed; not to be followed
-        with temporary.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
+    temporary.unlink(missing_ok=True)  # of a process that was killed; not to be followed
+    with temporary.open("xb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+    temporary.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

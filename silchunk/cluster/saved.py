@@ -20,7 +20,7 @@ import numpy as np
 
 from silchunk import storage
 from silchunk.cluster.iteration import Iteration, Rank, State
-from silchunk.disk import replace_whole
+from silchunk.disk import replace_whole, room_for
 from silchunk.errors import ForeignStoreError, InputError, StaleStoreError
 from silchunk.rows import Block
 
@@ -106,7 +106,9 @@ class Checkpoint:
         stream = io.BytesIO()
         text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
         np.savez(stream, allow_pickle=False, facts=text, **arrays)
-        replace_whole(self.path, stream.getvalue())
+        content = stream.getvalue()
+        with room_for(self.path, len(content)):
+            replace_whole(self.path, content)
 
 
 def at(path: str | os.PathLike[str], header: Mapping[str, Any]) -> Checkpoint:
