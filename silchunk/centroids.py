@@ -17,10 +17,9 @@ from silchunk.cluster_sums import silhouettes_of
 from silchunk.errors import InputError
 from silchunk.kernels import centroids as kernel
 from silchunk.kernels import silhouette
-from silchunk.plan import PREFERRED_PANEL_ROWS, ranges
+from silchunk.plan import PREFERRED_PANEL_ROWS, grid_rows, ranges
 from silchunk.prepare import Job
 from silchunk.rows import Block, RowSource
-from silchunk.scan import GRID_ROWS
 from silchunk.tiles import Codes
 
 Vector = np.ndarray[Any, np.dtype[Any]]
@@ -225,7 +224,7 @@ class _Points:
         if self.sample_weight is not None:
             weights = self.sample_weight[start:stop].astype(np.float64)
         counts = (own >= 0) & (weights > 0)
-        for first, last in ranges(stop - start, GRID_ROWS):
+        for first, last in ranges(stop - start, grid_rows(whole.shape[1])):
             kept = counts[first:last]
             block = whole[first:last]
             if not kept.all():

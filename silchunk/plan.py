@@ -29,6 +29,11 @@ TILE_COLUMNS = 1024
 # Points are read this many at a time, unless their chunks are longer.
 READ_ROWS = 8192
 
+# Sums over points run over blocks of so many rows on a fixed grid, so that they do not depend on
+# how points are stored or read; over fewer, a power of two, where so many would be more bytes.
+GRID_ROWS = 4096
+GRID_BYTES = 32 << 20
+
 # Sampled rows take their distances in blocks of this many columns, on a fixed grid, and hold no
 # more than this many of a row's distances at once, where they hold any.
 STREAM_COLUMNS = 8192
@@ -222,10 +227,11 @@ def plan_panels(
     available = budget_bytes - runtime_bytes - resident_bytes
     # Keep every core busy first; longer panels only make reading and set-up cheaper.
     for running in range(concurrency, 0, -1):
-        # Ranges of a pass begin on a grid: of several chunks, fewer are read twice.
-        for several in (4, 2, 1) if centres else ():
-            read_rows = _round_up(several * max(READ_ROWS, chunk_rows), READ_ROWS)
-            read_rows = min(read_rows, _round_up(n, grid))
+        # Ranges of a pass begin on the grid: of several chunks, fewer are read twice.
+        for several in ((1,) if chunk_rows == 1 else (4, 2, 1)) if centres else ():
+            unit = 2 * grid_rows(width)
+            read_rows = _round_up(several * max(unit, chunk_rows), unit)
+            read_rows = min(read_rows, _round_up(n, min(unit, grid)))
             if running * task_bytes(sizes[-1]) <= available:
                 break
         for rows in reversed(sizes):
@@ -249,7 +255,7 @@ def plan_panels(
     needed = runtime_bytes + resident_bytes + least
     remedies = [f"Raise memory= to {format_bytes(needed)} or more"]
     # Where the libraries alone do not fit, nothing else is of use.
-    if itemsize == 8 and runtime_bytes < budget_bytes:
+    if itemsize == 8 and runtime_bytes < budget_bytes and not centres:
         remedies.append('pass dtype="float32"')
     if resident_bytes and runtime_bytes < budget_bytes:
         remedies.append("pass the input as a file instead of an array")
@@ -259,6 +265,14 @@ def plan_panels(
         f"results, {format_bytes(least)} for one panel of {min(sizes[0], n_rows)} rows), but the "
         f"budget allows {format_bytes(budget_bytes)}. {', or '.join(remedies)}."
     )
+
+
+def grid_rows(width: int) -> int:
+    """Rows of a block of the grid, for points with ``width`` features."""
+    rows = GRID_ROWS
+    while rows > LEAF_ROWS and rows * width * 8 > GRID_BYTES:
+        rows //= 2
+    return rows
 
 
 def ranges(n: int, step: int) -> list[tuple[int, int]]:

@@ -12,12 +12,9 @@ import numpy as np
 from silchunk import engine
 from silchunk.errors import InputError, LooksPrecomputedWarning, warn
 from silchunk.metric_kinds import Frame
-from silchunk.plan import ranges
+from silchunk.plan import grid_rows, ranges
 from silchunk.rows import ArrayRows, Block, RowSource, float_dtype
 
-# Sums run over blocks of this many rows on a fixed grid, so that they do not depend on how the
-# points are stored or read.
-GRID_ROWS = 4096
 # Rows in memory are looked at where they are: so many times more for each task.
 VIEWED_AT_ONCE = 8
 # Bytes of one part of a fingerprint, counted in float64.
@@ -52,7 +49,7 @@ class _Summarise:
                 f"{self.name} has {block[row, column]} at row {start + row}, column {column} "
                 "(counted from 0). Distances need finite values: drop or fill such rows first."
             )
-        starts = np.arange(0, stop - start, GRID_ROWS)
+        starts = np.arange(0, stop - start, grid_rows(block.shape[1]))
         with np.errstate(over="ignore"):
             sums = np.add.reduceat(block, starts, axis=0, dtype=np.float64)
         return _Summary(sums, low.astype(np.float64), high.astype(np.float64))
@@ -68,7 +65,7 @@ class _Products:
     def __call__(self, start: int, stop: int) -> list[Block]:
         rows = self.points.rows(start, stop)
         products = []
-        for first, last in ranges(stop - start, GRID_ROWS):
+        for first, last in ranges(stop - start, grid_rows(rows.shape[1])):
             block = rows[first:last] - self.centre
             products.append(block.T @ block)
         return products
@@ -95,7 +92,7 @@ def scan_points(
 
     task = _Summarise(points, name, allow_missing)
     # Where values may be missing they are filled in, in a copy.
-    parts = ranges(n, GRID_ROWS) if allow_missing else grid_ranges(points, read_rows)
+    parts = ranges(n, grid_rows(d)) if allow_missing else grid_ranges(points, read_rows)
     engine.map_panels(task, parts, combine, where=where, progress=False)
     with np.errstate(over="ignore", invalid="ignore"):
         centre = np.sum(sums, axis=0) / n
@@ -205,7 +202,8 @@ def warn_if_square(points: RowSource, name: str) -> None:
 def grid_ranges(points: RowSource, read_rows: int) -> list[tuple[int, int]]:
     """Row ranges that begin on the grid, about as long as ``read_rows``; longer where reading
     takes no memory."""
-    step = max(GRID_ROWS, read_rows - read_rows % GRID_ROWS)
+    grid = grid_rows(points.shape[1])
+    step = max(grid, read_rows - read_rows % grid)
     if isinstance(points, ArrayRows) and points.dtype == float_dtype(points.dtype):
         step *= VIEWED_AT_ONCE
     return ranges(points.shape[0], step)

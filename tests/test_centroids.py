@@ -20,9 +20,9 @@ from silchunk.centroids import (
 )
 from silchunk.kernels.silhouette import NEAREST, A, B, S
 from silchunk.labels import StoredVector
+from silchunk.plan import GRID_ROWS
 from silchunk.prepare import Arguments, Needs, prepared
 from silchunk.rows import ArrayRows
-from silchunk.scan import GRID_ROWS
 
 LEFT_OUT = -1
 

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from silchunk.cluster.kmeans import KMeans
 from silchunk.cluster.ksil import KSil, SphericalKSil
 from silchunk.cluster.seeding import OVERSAMPLING, ROUNDS
-from silchunk.scan import GRID_ROWS
+from silchunk.plan import GRID_ROWS
 
 # Same bits, however points are stored and whatever passes over them.
 
@@ -183,3 +183,22 @@ def test_candidates_are_bounded_with_many_clusters(caplog):
     said = next(one for one in caplog.messages if one.startswith("k-means|| picks"))
     assert said == f"k-means|| picks 300 of {1 + ROUNDS * OVERSAMPLING * 300} candidates"
     assert len(np.unique(model.labels_)) == 300
+
+
+@pytest.mark.parametrize("model", [KMeans(4, random_state=0), SphericalKSil(4, random_state=0)])
+def test_wide_sparse_points_are_dense_a_few_at_a_time(model, tmp_path):
+    """Their dense form would be 343 MiB, more than may be held."""
+    random = np.random.default_rng(0)
+    n, d = 1500, 30_000
+    topics = random.integers(4, size=n)
+    columns = 500 * topics[:, None] + random.integers(500, size=(n, 20))
+    rows = np.repeat(np.arange(n), 20)
+    X = scipy.sparse.csr_array((np.ones(n * 20), (rows, columns.ravel())), shape=(n, d))
+    model = clone(model).set_params(memory="1GiB", max_iter=3)
+    found = model.fit(X)
+    dense = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", shape=(n, d))
+    for first in range(0, n, 500):
+        dense[first : first + 500] = X[first : first + 500].toarray()
+    del dense
+    check_same_bits(clone(model).fit(tmp_path / "x.npy"), found)
+    assert np.array_equal(found.predict(X[:7]), found.labels_[:7])

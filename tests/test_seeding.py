@@ -16,8 +16,8 @@ from silchunk.cluster import seeding
 from silchunk.cluster.points import Points
 from silchunk.cluster.seeding import INITS, OVERSAMPLING, ROUNDS, initial_centres
 from silchunk.labels import StoredVector
+from silchunk.plan import GRID_ROWS
 from silchunk.rows import ArrayRows
-from silchunk.scan import GRID_ROWS
 
 
 def cost(X, centres):

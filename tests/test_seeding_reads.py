@@ -15,8 +15,8 @@ from seeding_inputs import blobs, centres_of, job_of
 from silchunk.cluster import seeding
 from silchunk.cluster.points import Points
 from silchunk.cluster.seeding import INITS, ROUNDS, initial_centres
+from silchunk.plan import GRID_ROWS
 from silchunk.rows import ArrayRows
-from silchunk.scan import GRID_ROWS
 
 # Reading.
 

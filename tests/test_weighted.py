@@ -19,9 +19,9 @@ from silchunk.cluster.fitting import points_of
 from silchunk.cluster.kmeans import KMeans
 from silchunk.cluster.weighted import ILOFKMeans, LOFKMeans, OWKMeans, _density_weights
 from silchunk.errors import OverBudgetError, SilchunkWarning
+from silchunk.plan import GRID_ROWS
 from silchunk.points import as_rows
 from silchunk.prepare import Arguments
-from silchunk.scan import GRID_ROWS
 
 BY_DENSITY = (LOFKMeans, ILOFKMeans)
 ALL = (*BY_DENSITY, OWKMeans)

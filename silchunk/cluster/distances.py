@@ -11,7 +11,6 @@ from silchunk.kernels.centroids import sums_to_clusters
 from silchunk.plan import ranges
 from silchunk.prepare import Job
 from silchunk.rows import Block
-from silchunk.scan import GRID_ROWS
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,10 @@ class _Distances:
 
 def distances_to(job: Job, points: Points, centres: Block) -> Block:
     """(n, K) Euclidean distances to ``centres`` (K, d), in the job's table."""
-    step = max(GRID_ROWS, job.plan.read_rows - job.plan.read_rows % GRID_ROWS)
     job.map(
         _Distances(points, centres),
         lambda _, block: job.table.append(block),
         "distances to centres",
-        ranges(job.n, step),  # results are as long as what is read
+        ranges(job.n, job.plan.read_rows),  # results are as long as what is read
     )
     return job.table.whole()

@@ -19,7 +19,6 @@ from silchunk.kernels import lloyd as kernel
 from silchunk.kernels.vectors import ROWS
 from silchunk.prepare import Job
 from silchunk.rows import Block
-from silchunk.scan import GRID_ROWS
 from silchunk.sums import AlignedSum, Node
 
 # The largest exponent of a weight: sums of them stay finite.
@@ -128,7 +127,7 @@ class Pass:
     labels: LabelVector | None
 
     def __call__(self, start: int, stop: int) -> PassPart:
-        sums = AlignedSum(start // GRID_ROWS)
+        sums = AlignedSum(start // self.points.grid)
         # More farthest points than clusters that can be empty are of no use.
         shape = self.ranking.centres.shape
         into = Sums(shape, min(shape[0], stop - start))

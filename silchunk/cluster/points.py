@@ -10,10 +10,9 @@ import numpy as np
 
 from silchunk.kernels.centroids import to_directions
 from silchunk.labels import StoredVector
-from silchunk.plan import ranges
+from silchunk.plan import grid_rows, ranges
 from silchunk.prepare import Job
 from silchunk.rows import ArrayRows, Block, RowSource, float_dtype
-from silchunk.scan import GRID_ROWS
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
@@ -55,12 +54,17 @@ class Points:
         """Of the rows that are handed out: float32 or float64."""
         return np.dtype(np.float64) if self.directions else float_dtype(self.source.dtype)
 
+    @property
+    def grid(self) -> int:
+        """Rows of a block."""
+        return grid_rows(self.shape[1])
+
     def blocks(self, start: int, stop: int) -> Iterator[PointBlock]:
         """A range of rows that begins on the grid, block by block."""
         rows = self.rows(start, stop)
         given = None if self.weights is None else self.weights[start:stop]
-        ones = np.ones(min(GRID_ROWS, stop - start))
-        for first, last in ranges(stop - start, GRID_ROWS):
+        ones = np.ones(min(self.grid, stop - start))
+        for first, last in ranges(stop - start, self.grid):
             weights = ones[: last - first] if given is None else given[first:last]
             yield PointBlock(start + first, rows[first:last], weights)
 
@@ -86,8 +90,8 @@ class Points:
 
     def ranges_of(self, job: Job) -> list[tuple[int, int]]:
         """Row ranges of one pass: on the grid, whole chunks together, and not too few."""
-        n = self.shape[0]
-        step = max(GRID_ROWS, job.plan.read_rows - job.plan.read_rows % GRID_ROWS)
+        n, grid = self.shape[0], self.grid
+        step = max(grid, job.plan.read_rows - job.plan.read_rows % grid)
         source = self.source
         viewed = (
             isinstance(source, ArrayRows)
@@ -96,6 +100,6 @@ class Points:
         )
         if viewed and not self.directions:
             # Nothing is read: as long as leaves each thread some, and all of them as much.
-            blocks = -(-n // GRID_ROWS)
-            step = GRID_ROWS * -(-blocks // (RANGES_FOR_EACH * job.plan.concurrency))
+            blocks = -(-n // grid)
+            step = grid * -(-blocks // (RANGES_FOR_EACH * job.plan.concurrency))
         return ranges(n, step)

@@ -22,7 +22,6 @@ from silchunk.kernels.seeding import assigned_squares
 from silchunk.plan import ranges
 from silchunk.prepare import Job
 from silchunk.rows import Block
-from silchunk.scan import GRID_ROWS
 
 log = logging.getLogger("silchunk")
 
@@ -375,7 +374,7 @@ def _assigned(
     point, (r,) int32, and its squared distance, (r,) float64."""
     ranking: Ranking | None = None
     nothing = Sums(centres.shape, 0)
-    weightless = np.zeros(GRID_ROWS)  # nothing is to be summed
+    weightless = np.zeros(points.grid)  # nothing is to be summed
     for block in points.blocks(start, stop):
         size = len(block.points)
         ranking = ranking or Ranking(centres, block.points.dtype, Weighing())
