@@ -89,7 +89,12 @@ def moved(X, centres, counts, found, temperature, spherical=False):
             new[cluster] = taken[cluster]
         elif own.any():
             new[cluster] = (weights[own, None] * X[own]).sum(axis=0) / weights[own].sum()
-    return directions(new) if spherical else new
+    if spherical:
+        # Directions that cancel have no mean, so the centre stays.
+        cancel = np.sqrt((new**2).sum(axis=1)) <= 1e-12
+        new[cancel] = centres[cancel]
+        new = directions(new)
+    return new
 
 
 def above(rank, other):

@@ -147,6 +147,14 @@ def test_definition_with_empty_clusters(seed, n, d, n_clusters, kind, objective,
     compare(X, init, kind=kind, objective=objective, sample_weight=weights, max_iter=15)
 
 
+def test_a_centre_stays_where_directions_cancel():
+    opposite = [[1.0, 0.0], [-2.0, 0.0], [0.0, 5.0], [0.0, -3.0]]
+    first = np.array([[0.6, 0.8]])
+    model = SphericalKSil(1, init=first).fit(opposite)
+    assert np.array_equal(model.cluster_centers_, first)
+    compare(np.array(opposite), first, kind=SphericalKSil)
+
+
 @pytest.mark.parametrize("max_iter", [1, 2, 3, 7])
 def test_definition_when_iterations_are_few(max_iter):
     X = DATA["no structure"]
