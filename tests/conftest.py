@@ -1,6 +1,13 @@
 from __future__ import annotations
 
+import hypothesis
 import pytest
+
+# The same examples in every run, so that a run fails by the change at hand alone. To look further:
+# pytest --hypothesis-profile=search
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.register_profile("search", derandomize=False)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
