@@ -17,7 +17,7 @@ from silchunk.cluster_sums import silhouettes_of
 from silchunk.errors import InputError
 from silchunk.kernels import centroids as kernel
 from silchunk.kernels import silhouette
-from silchunk.plan import PREFERRED_PANEL_ROWS, grid_rows, ranges
+from silchunk.plan import PREFERRED_PANEL_ROWS, PanelRange, grid_rows, ranges
 from silchunk.prepare import Job
 from silchunk.rows import Block, RowSource
 from silchunk.tiles import Codes
@@ -116,7 +116,7 @@ def _refuse_overflow(found: Moments) -> None:
         )
 
 
-def grid_ranges(job: Job) -> list[tuple[int, int]]:
+def grid_ranges(job: Job) -> list[PanelRange]:
     """Row ranges of a pass over the points, as long as the plan lets them be."""
     return scan.grid_ranges(job.source, job.plan.read_rows)
 

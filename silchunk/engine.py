@@ -1,4 +1,4 @@
-"""The only Dask code: run one task per panel, on threads or on a cluster, results in panel order.
+"""Run one task per panel, on threads or on a cluster, results in panel order.
 
 A task is a picklable callable of a row range. It reads what it needs, and returns something tiny.
 """
@@ -22,31 +22,26 @@ import dask.system
 import dask.threaded
 import dask.utils
 
-from silchunk import buffers, machine
+from silchunk import buffers, machine, remote
 from silchunk.blas import one_blas_thread
-from silchunk.errors import ClusterError, InputError, SilchunkError, StoppedError
+from silchunk.errors import InputError, SilchunkError, StoppedError
 from silchunk.inbox import Consume, Inbox
+from silchunk.plan import PanelRange
 from silchunk.progress import Progress, reporting
 from silchunk.stopping import stop_requested
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
 
 # What every ``scheduler=`` takes: "threads", "synchronous", a client, or None to look for one.
 Scheduler: TypeAlias = "str | Client | None"
 
 log = logging.getLogger("silchunk")
 
-PanelRange = tuple[int, int]
 Task = Callable[[int, int], Any]
 
 # Reads that failed are tried again this often; nothing else is worth repeating.
 READ_RETRIES = 2
-# Tasks sent ahead, for each thread of a cluster: enough to hide the round trip.
-SENT_AHEAD = 2
-# Seconds without a single worker after which a job gives up.
-LOST_WORKERS_SECONDS = 60.0
-POLL_SECONDS = 5.0
 
 LOCAL_SCHEDULERS = ("threads", "synchronous")
 
@@ -116,27 +111,12 @@ def _local(scheduler: Any) -> Executor:
 def _cluster(client: Client) -> Executor:
     if client.asynchronous:
         raise InputError("silchunk needs a client made with asynchronous=False.")
-    if client.status != "running":
-        raise ClusterError(f"the Dask client is {client.status}; connect a new one.")
-    workers = _workers(client)
-    if not workers:
-        log.info("waiting up to %g s for a worker", LOST_WORKERS_SECONDS)
-        try:
-            client.wait_for_workers(1, timeout=LOST_WORKERS_SECONDS)
-        except TimeoutError as error:
-            raise ClusterError(_no_workers_message(client)) from error
-        workers = _workers(client)
+    workers = remote.workers_of(client)
     threads = max(worker["nthreads"] for worker in workers.values())
     limits = [worker["memory_limit"] for worker in workers.values() if worker["memory_limit"]]
-    # Workers without a limit of their own have that of a machine like this one.
-    return Executor(
-        client, "distributed", len(workers), threads, min([*limits, machine.memory_limit()])
-    )
-
-
-def _workers(client: Client) -> dict[str, Any]:
-    workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
-    return workers
+    # Workers without a limit of their own are taken to have that of a machine like this one.
+    limit = min(limits, default=machine.memory_limit())
+    return Executor(client, "distributed", len(workers), threads, limit)
 
 
 def byte_budget(memory: int | float | str | None, where: Executor) -> int:
@@ -199,7 +179,8 @@ def map_panels(
     Raises
     ------
     ClusterError
-        Workers died over a panel, or none was left for `LOST_WORKERS_SECONDS` seconds.
+        Workers died over a panel again and again, none was left for `remote.lost_seconds`, or the
+        scheduler is gone.
     StoppedError
         `stop_on_signals` was in force and a signal came; tasks that had begun were let end.
     """
@@ -214,8 +195,8 @@ def map_panels(
                 buffers.drop()
         else:
             with where.current():  # the client that distributed.wait asks
-                _run_on_cluster(attempt, panels, inbox, where.client, running, task_bytes)
-            where.client.run(buffers.drop, on_error="ignore")
+                remote.run_panels(attempt, panels, inbox, where.client, running, task_bytes)
+            remote.ask(where.client, buffers.drop, None)
     if inbox.done < len(panels):
         raise StoppedError(
             f"stopped as asked after {inbox.done:,} of {len(panels):,} panels of this step; what "
@@ -280,78 +261,6 @@ def _run_locally(
         except BaseException:  # an interrupt, which threads do not hear of
             inbox.fail()
             raise
-
-
-def _run_on_cluster(
-    attempt: _Attempt,
-    panels: Sequence[PanelRange],
-    inbox: Inbox,
-    client: Client,
-    running: int,
-    task_bytes: int,
-) -> None:
-    import distributed
-
-    sent = 0
-    flying: dict[Future, int] = {}
-    last_sign_of_life = time.monotonic()
-    try:
-        while True:
-            threads = sum(min(running, w["nthreads"]) for w in _workers(client).values())
-            at_once = max(threads, 1)
-            while (
-                sent < len(panels)
-                and len(flying) < SENT_AHEAD * at_once
-                and inbox.has_room(sent, at_once)
-                and not stop_requested.is_set()
-            ):
-                flying[client.submit(attempt, panels[sent], pure=False)] = sent
-                sent += 1
-            if not flying:
-                return
-            try:
-                distributed.wait(flying, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-            except TimeoutError:
-                if threads:
-                    last_sign_of_life = time.monotonic()
-            for future in [f for f in flying if f.done()]:
-                try:
-                    result = _result(future, panels[flying[future]], task_bytes)
-                except TimeoutError:  # its worker died with the result: it is computed again
-                    continue
-                inbox.put(flying.pop(future), result)
-                future.release()
-                last_sign_of_life = time.monotonic()
-            if time.monotonic() - last_sign_of_life > LOST_WORKERS_SECONDS:
-                raise ClusterError(_no_workers_message(client))
-    finally:
-        client.cancel(list(flying))
-
-
-def _result(future: Future, panel: PanelRange, task_bytes: int) -> Any:
-    from distributed import KilledWorker
-    from distributed.client import FutureCancelledError
-
-    try:
-        return future.result(timeout=POLL_SECONDS)
-    except KilledWorker as error:
-        raise ClusterError(
-            f"workers died again and again over rows {panel[0]:,} to {panel[1]:,}, most likely "
-            f"out of memory: one task needs {task_bytes:,} bytes. Lower memory= so that it fits "
-            "the workers' limit, or give each worker fewer threads."
-        ) from error
-    except FutureCancelledError as error:
-        raise ClusterError(
-            f"the cluster dropped rows {panel[0]:,} to {panel[1]:,}: {error}"
-        ) from error
-
-
-def _no_workers_message(client: Client) -> str:
-    scheduler = client.scheduler.address if client.scheduler is not None else "the scheduler"
-    return (
-        f"{scheduler} has had no worker for {LOST_WORKERS_SECONDS:g} seconds. "
-        "Start workers for it, or close the client to run on this machine's threads."
-    )
 
 
 def rows_as_dask(source: Any, chunk_rows: int) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 
 from silchunk import engine
 from silchunk.kernels import manhattan as kernels
-from silchunk.plan import ranges
+from silchunk.plan import PanelRange, ranges
 from silchunk.progress import Progress
 from silchunk.rows import Block, RowSource, float_dtype
 
@@ -142,7 +142,7 @@ def manhattan_sums(
     clusters = _clusters(codes, n_clusters, sample_weight)
     sums = np.zeros((n, n_clusters))
 
-    def run(task: engine.Task, panels: list[engine.PanelRange], label: str) -> None:
+    def run(task: engine.Task, panels: list[PanelRange], label: str) -> None:
         engine.map_panels(
             task,
             panels,

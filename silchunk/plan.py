@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from silchunk.errors import OverBudgetError
 
+# The rows [start, stop) of one task.
+PanelRange = tuple[int, int]
+
 # Interpreter, NumPy, numba compiling kernels, Dask, Zarr: measured by tests/test_memory.py.
 RUNTIME_BYTES = 232 << 20
 # scikit-learn and scipy, loaded for metrics that come from them.
@@ -75,7 +78,7 @@ class Plan:
         """Most memory one process holds at any time, everything included."""
         return self.runtime_bytes + self.resident_bytes + self.concurrency * self.task_bytes
 
-    def panels(self) -> list[tuple[int, int]]:
+    def panels(self) -> list[PanelRange]:
         """Row ranges [start, stop) of the panels, in order."""
         return ranges(self.n_rows, self.panel_rows)
 
@@ -275,7 +278,7 @@ def grid_rows(width: int) -> int:
     return rows
 
 
-def ranges(n: int, step: int) -> list[tuple[int, int]]:
+def ranges(n: int, step: int) -> list[PanelRange]:
     """Ranges [start, stop) of ``step`` that cover ``n``."""
     return [(start, min(n, start + step)) for start in range(0, n, step)]
 

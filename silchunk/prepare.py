@@ -21,6 +21,7 @@ from silchunk.errors import InputError, warn
 from silchunk.inbox import Consume
 from silchunk.labels import StoredVector
 from silchunk.panels import FromPoints, MatrixPanels, PanelSource, PointPanels
+from silchunk.plan import PanelRange
 from silchunk.points import as_rows
 from silchunk.progress import Progress
 from silchunk.row_table import RowTable
@@ -97,7 +98,7 @@ class Job:
         """Number of points."""
         return self.plan.n
 
-    def panels_of(self, rows: Vector | None) -> list[engine.PanelRange]:
+    def panels_of(self, rows: Vector | None) -> list[PanelRange]:
         """The panels that hold sampled ``rows``, ascending; all where none are sampled, or where
         panels are those of the sample."""
         panels = self.plan.panels()
@@ -120,7 +121,7 @@ class Job:
         task: engine.Task,
         consume: Consume,
         label: str,
-        panels: Sequence[engine.PanelRange] | None = None,
+        panels: Sequence[PanelRange] | None = None,
     ) -> None:
         """Run ``task`` over all panels, or those given; see `silchunk.engine.map_panels`."""
         engine.map_panels(

@@ -12,7 +12,7 @@ import numpy as np
 from silchunk import engine
 from silchunk.errors import InputError, LooksPrecomputedWarning, warn
 from silchunk.metric_kinds import Frame
-from silchunk.plan import grid_rows, ranges
+from silchunk.plan import PanelRange, grid_rows, ranges
 from silchunk.rows import ArrayRows, Block, RowSource, float_dtype
 
 # Rows in memory are looked at where they are: so many times more for each task.
@@ -199,7 +199,7 @@ def warn_if_square(points: RowSource, name: str) -> None:
         )
 
 
-def grid_ranges(points: RowSource, read_rows: int) -> list[tuple[int, int]]:
+def grid_ranges(points: RowSource, read_rows: int) -> list[PanelRange]:
     """Row ranges that begin on the grid, about as long as ``read_rows``; longer where reading
     takes no memory."""
     grid = grid_rows(points.shape[1])

@@ -1,4 +1,4 @@
-"""Signals that end a job between panels rather than in one."""
+"""Signals and a time limit that end a job between panels rather than in one."""
 
 from __future__ import annotations
 
@@ -13,39 +13,59 @@ from silchunk.errors import StoppedError
 
 log = logging.getLogger("silchunk")
 
-# Set by a signal while `stop_on_signals` is in force: no further task begins.
+# Set by a signal or the clock while `stop_on_signals` is in force: no further task begins.
 stop_requested = threading.Event()
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[None]:
+def stop_on_signals(time_limit: float | None = None, interrupts: bool = True) -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGUSR1 end a job between panels rather than in one.
 
     The first signal stops further tasks and lets those under way end; a second SIGINT interrupts
     them as well. For main programs: it changes the process's signal handlers while it is in force.
+
+    Parameters
+    ----------
+    time_limit : float, optional
+        Seconds after which it ends in the same way.
+    interrupts : bool
+        Whether SIGINT is one of the signals.
 
     Raises
     ------
     StoppedError
         If it was interrupted.
     """
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    signals = [signal.SIGTERM, signal.SIGUSR1, *([signal.SIGINT] if interrupts else [])]
     before = {number: signal.getsignal(number) for number in signals}
 
     def stop(number: int, frame: Any) -> None:
         log.warning("%s: ending after the panels under way", signal.Signals(number).name)
         stop_requested.set()
-        signal.signal(signal.SIGINT, before[signal.SIGINT])
+        if interrupts:
+            signal.signal(signal.SIGINT, before[signal.SIGINT])
 
+    def time_is_up() -> None:
+        log.warning("the time limit is reached: ending after the panels under way")
+        stop_requested.set()
+
+    clock = None if time_limit is None else threading.Timer(time_limit, time_is_up)
     for number in signals:
         signal.signal(number, stop)
+    if clock is not None:
+        clock.daemon = True
+        clock.start()
     try:
         yield
     except KeyboardInterrupt as error:
+        if not interrupts:
+            raise
         raise StoppedError(
             "interrupted; what has been recorded is kept. Run the same again to go on."
         ) from error
     finally:
+        if clock is not None:
+            clock.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
         stop_requested.clear()

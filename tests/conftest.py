@@ -3,11 +3,19 @@ from __future__ import annotations
 import hypothesis
 import pytest
 
+from silchunk import progress
+
 # The same examples in every run, so that a run fails by the change at hand alone. To look further:
 # pytest --hypothesis-profile=search
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.register_profile("search", derandomize=False)
 hypothesis.settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def quiet_progress(monkeypatch):
+    """What commands print is not to depend on how long they took."""
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 3600.0)
 
 
 @pytest.fixture(scope="session")

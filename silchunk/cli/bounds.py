@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import time
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +28,7 @@ from silchunk.cli.base import (
     say_written,
     write_whole,
 )
+from silchunk.cli.execution import computes, never, with_checkpoint
 from silchunk.cli.show import bound_facts, print_bound, print_sampled, sampled_facts
 from silchunk.errors import InputError
 from silchunk.plan import format_bytes
@@ -36,6 +36,7 @@ from silchunk.plan import format_bytes
 
 @app.command()
 @reported
+@computes(with_checkpoint)
 def bound(
     src: Source,
     metric: MetricOption = "euclidean",
@@ -126,14 +127,13 @@ def bound(
                 "--sample-size goes with --min-cluster-size and --n-clusters; leave out --curve, "
                 "--samples, --labels and --cluster-sizes."
             )
-        with _ending_between_panels(checkpoint):
-            sampled = silchunk.silhouette_upper_bound(
-                src,
-                sample_size=sample_size,
-                random_state=random_state,
-                confidence=0.95 if confidence is None else confidence,
-                **options,
-            )
+        sampled = silchunk.silhouette_upper_bound(
+            src,
+            sample_size=sample_size,
+            random_state=random_state,
+            confidence=0.95 if confidence is None else confidence,
+            **options,
+        )
         seconds = time.perf_counter() - began
         if json_:
             print_json(sampled_facts(src, sampled, asw, seconds))
@@ -144,13 +144,9 @@ def bound(
         return
     if random_state is not None or confidence is not None:
         raise InputError("--random-state and --confidence go with --sample-size.")
-    with _ending_between_panels(checkpoint):
-        result = silchunk.silhouette_bounds(
-            src,
-            cluster_sizes=parsed_sizes(cluster_sizes),
-            labels=labels,
-            **options,
-        )
+    result = silchunk.silhouette_bounds(
+        src, cluster_sizes=parsed_sizes(cluster_sizes), labels=labels, **options
+    )
     seconds = time.perf_counter() - began
     if curve is not None:
         _write_curve(curve, result)
@@ -168,6 +164,7 @@ def bound(
 
 @app.command()
 @reported
+@computes(never)
 def estimate(
     src: Source,
     metric: MetricOption = "euclidean",
@@ -244,13 +241,6 @@ def _write_samples(path: Path, result: silchunk.BoundResult) -> None:
 
     values = result.samples[:, 0] if result.samples.shape[1] == 1 else result.samples
     write_whole(path, lambda stream: np.save(stream, values, allow_pickle=False))
-
-
-def _ending_between_panels(checkpoint: Path | None) -> AbstractContextManager[None]:
-    """With a checkpoint, a signal ends the job in good order; else there is nothing to keep."""
-    from silchunk.stopping import stop_on_signals
-
-    return nullcontext() if checkpoint is None else stop_on_signals()
 
 
 def _duration(seconds: float) -> str:

@@ -7,7 +7,6 @@ import io
 import shlex
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from silchunk.cli.base import (
     say_written,
     write_whole,
 )
+from silchunk.cli.execution import computes, with_checkpoint
 from silchunk.errors import InputError, OutputExistsError
 
 # How people call the estimators.
@@ -45,6 +45,7 @@ COUNTED_AT_ONCE = 1 << 20
 
 @app.command()
 @reported
+@computes(with_checkpoint)
 def cluster(
     src: PointsOption,
     n_clusters: Annotated[
@@ -161,8 +162,6 @@ def cluster(
 
     Example: silchunk cluster points.npy -k 10 -o labels.npy
     """
-    from silchunk.stopping import stop_on_signals
-
     _check_outputs(output, centers, history, checkpoint)
     options = {
         "n_init": n_init,
@@ -184,8 +183,7 @@ def cluster(
         **_options_for(algorithm, options),
     )
     began = time.perf_counter()
-    with nullcontext() if checkpoint is None else stop_on_signals():
-        estimator.fit(src)
+    estimator.fit(src)
     seconds = time.perf_counter() - began
     _write_array(output, estimator.labels_)
     if centers is not None:

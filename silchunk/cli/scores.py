@@ -22,6 +22,7 @@ from silchunk.cli.base import (
     refuse_existing,
     reported,
 )
+from silchunk.cli.execution import computes, never
 
 LabelsArgument = Annotated[
     str,
@@ -42,6 +43,7 @@ ValidateOption = Annotated[
 
 @app.command()
 @reported
+@computes(never)
 def score(
     src: Source,
     labels: LabelsArgument,
@@ -119,6 +121,7 @@ def score(
 
 @app.command()
 @reported
+@computes(never)
 def evaluate(
     src: Source,
     labels: LabelsArgument,

@@ -23,6 +23,7 @@ from silchunk.cli.base import (
     reported,
     say_written,
 )
+from silchunk.cli.execution import always, computes, never
 
 Store = Annotated[
     Path, typer.Argument(metavar="STORE", help="Folder of a distance store.", show_default=False)
@@ -51,6 +52,7 @@ FreshOption = Annotated[
 
 @app.command()
 @reported
+@computes(always)
 def distances(
     src: PointsOption,
     out: NewStore,
@@ -69,27 +71,25 @@ def distances(
 
     Example: silchunk distances points.npy d.zarr && silchunk bound d.zarr
     """
-    from silchunk.stopping import stop_on_signals
-
     began = time.perf_counter()
-    with stop_on_signals():
-        made = silchunk.build_distances(
-            src,
-            out,
-            metric=metric,
-            metric_params=parsed_params(param),
-            dtype=dtype,
-            keep_bits=_bits(keep_bits),
-            memory=memory,
-            resume=resume,
-            overwrite=overwrite,
-            progress=True,
-        )
+    made = silchunk.build_distances(
+        src,
+        out,
+        metric=metric,
+        metric_params=parsed_params(param),
+        dtype=dtype,
+        keep_bits=_bits(keep_bits),
+        memory=memory,
+        resume=resume,
+        overwrite=overwrite,
+        progress=True,
+    )
     _show(made, json_, time.perf_counter() - began)
 
 
 @app.command("import")
 @reported
+@computes(always)
 def import_(
     src: Annotated[
         str,
@@ -112,26 +112,24 @@ def import_(
 
     Example: silchunk import matrix.npy d.zarr
     """
-    from silchunk.stopping import stop_on_signals
-
     began = time.perf_counter()
-    with stop_on_signals():
-        made = silchunk.import_distances(
-            src,
-            out,
-            dtype=dtype,
-            validate=validate,
-            keep_bits=_bits(keep_bits),
-            memory=memory,
-            resume=resume,
-            overwrite=overwrite,
-            progress=True,
-        )
+    made = silchunk.import_distances(
+        src,
+        out,
+        dtype=dtype,
+        validate=validate,
+        keep_bits=_bits(keep_bits),
+        memory=memory,
+        resume=resume,
+        overwrite=overwrite,
+        progress=True,
+    )
     _show(made, json_, time.perf_counter() - began)
 
 
 @app.command()
 @reported
+@computes(never)
 def export(
     store: Store,
     out: Annotated[
@@ -159,6 +157,7 @@ def info(store: Store, json_: JsonOption = False) -> None:
 
 @app.command()
 @reported
+@computes(always)
 def verify(
     store: Store,
     repair: Annotated[bool, typer.Option("--repair", help="Rebuild what is damaged.")] = False,
@@ -173,10 +172,7 @@ def verify(
 
     Example: silchunk verify d.zarr --repair
     """
-    from silchunk.stopping import stop_on_signals
-
-    with stop_on_signals():
-        found = silchunk.verify_distances(store, repair, X=source, memory=memory, progress=True)
+    found = silchunk.verify_distances(store, repair, X=source, memory=memory, progress=True)
     if json_:
         print_json(
             {

@@ -1,0 +1,134 @@
+"""A Dask cluster for the length of a program: one that runs already, or processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.system
+import dask.utils
+
+from silchunk import machine
+from silchunk.errors import ClusterError, InputError
+from silchunk.remote import lost_seconds
+
+# What processes started here listen on.
+LOOPBACK = "127.0.0.1"
+LOOK_SECONDS = 0.2
+
+
+@contextmanager
+def connected(
+    *,
+    address: str | None = None,
+    scheduler_file: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+) -> Iterator[None]:
+    """Within it, silchunk runs where these say; on this process's threads if none of them does.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of a scheduler that runs: ``"tcp://host:8786"``, or ``"tls://..."`` with the certificates
+        of Dask's settings ``distributed.comm.tls``.
+    scheduler_file : path, optional
+        What the scheduler writes its address to; waited for.
+    workers : int, optional
+        Processes to start on this machine, which end with the context. They listen on loopback,
+        share this machine's memory evenly, and keep what they spill below Dask's
+        ``temporary-directory``.
+    threads : int, optional
+        Of each worker that is started, or of this process if none is.
+
+    Raises
+    ------
+    InputError
+        More than one place is named.
+    ClusterError
+        No scheduler answers within `silchunk.remote.lost_seconds`.
+    """
+    named = [given for given in (address, scheduler_file, workers) if given is not None]
+    if len(named) > 1:
+        raise InputError("name one of scheduler, scheduler file and workers.")
+    if threads is not None and (address is not None or scheduler_file is not None):
+        raise InputError("threads are those of the workers that the scheduler has; leave it out.")
+    with ExitStack() as stack:
+        if workers is not None:
+            client = stack.enter_context(_own_cluster(workers, threads))
+        elif named:
+            client = stack.enter_context(_client(_address(address, scheduler_file)))
+        else:
+            stack.enter_context(
+                dask.config.set({} if threads is None else {"num_workers": threads})
+            )
+            yield
+            return
+        stack.enter_context(client.as_current())
+        yield
+
+
+@contextmanager
+def _own_cluster(workers: int, threads: int | None) -> Iterator[Any]:
+    from distributed import Client, LocalCluster
+
+    each = threads or max(1, dask.system.CPU_COUNT // workers)
+    with (
+        LocalCluster(
+            n_workers=workers,
+            threads_per_worker=each,
+            memory_limit=machine.memory_limit() // workers,
+            host=LOOPBACK,
+            dashboard_address=None,
+            local_directory=dask.config.get("temporary-directory", None),
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def _client(address: str) -> Iterator[Any]:
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=lost_seconds(), set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise ClusterError(
+            f"no scheduler answers at {address} within {lost_seconds():g} seconds: {error}. Is it "
+            "running, and does it have the same certificates if it is a tls:// address?"
+        ) from error
+    except (ValueError, TypeError, RuntimeError) as error:  # as it is written, or certificates
+        raise ClusterError(f"cannot connect to {address!r}: {error}") from error
+    with client:
+        yield client
+
+
+def _address(address: str | None, scheduler_file: str | os.PathLike[str] | None) -> str:
+    """Where the scheduler listens; its file may be about to be written."""
+    if scheduler_file is None:
+        if re.fullmatch(r"\w+://\S+:\d+", address or "") is None:
+            raise InputError(
+                f"a scheduler is at tcp://host:8786 or tls://host:8786, say; got {address!r}."
+            )
+        return str(address)
+
+    file, until = Path(scheduler_file), time.monotonic() + lost_seconds()
+    while True:
+        try:
+            return str(json.loads(file.read_text())["address"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError) as error:
+            if time.monotonic() > until:
+                missing = isinstance(error, FileNotFoundError)
+                raise ClusterError(
+                    f"{file} {'does not exist' if missing else 'holds no scheduler address'} after "
+                    f"{lost_seconds():g} seconds. Start the scheduler with --scheduler-file {file}."
+                ) from error
+        time.sleep(LOOK_SECONDS)
