@@ -272,6 +272,7 @@ def _make(
     with storage.locked(target):
         records = storage.read_journal(target)
         refuse_stale(target, storage.header_of(records), header)
+        job.where.check_visible(target)
         storage.write_metadata(target, records)
         if records.sealed and not records.damaged_lines:
             return open_distances(target)

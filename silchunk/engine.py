@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import operator
+import os
 import sys
 import tempfile
 import threading
@@ -22,12 +23,13 @@ import dask.system
 import dask.threaded
 import dask.utils
 
-from silchunk import buffers, machine, remote
+from silchunk import buffers, machine, parcel, remote
 from silchunk.blas import one_blas_thread
 from silchunk.errors import InputError, SilchunkError, StoppedError
 from silchunk.inbox import Consume, Inbox
 from silchunk.plan import PanelRange
 from silchunk.progress import Progress, reporting
+from silchunk.rows import scratch_folder
 from silchunk.stopping import stop_requested
 
 if TYPE_CHECKING:
@@ -60,6 +62,11 @@ class Executor:
     def distributed(self) -> bool:
         """Whether tasks run in other processes, to which arrays must not be sent."""
         return self.client is not None
+
+    def check_visible(self, *paths: str | os.PathLike[str]) -> None:
+        """Refuse workers that cannot see files or folders that tasks are to name."""
+        if self.client is not None:
+            remote.check_visible(self.client, paths)
 
     def current(self) -> AbstractContextManager[Any]:
         """Within it, what Dask computes by itself is computed here too."""
@@ -194,14 +201,24 @@ def map_panels(
             finally:
                 buffers.drop()
         else:
-            with where.current():  # the client that distributed.wait asks
-                remote.run_panels(attempt, panels, inbox, where.client, running, task_bytes)
-            remote.ask(where.client, buffers.drop, None)
+            with (
+                where.current(),  # the client that distributed.wait asks
+                scratch_folder(scratch_parent()) as folder,
+            ):
+                sent = parcel.packed(_InTurn(attempt, running), folder)
+                remote.run_panels(sent, panels, inbox, where.client, running, task_bytes)
+            remote.tell(where.client, _clear)
     if inbox.done < len(panels):
         raise StoppedError(
             f"stopped as asked after {inbox.done:,} of {len(panels):,} panels of this step; what "
             "has been recorded is kept. Run the same again to go on."
         )
+
+
+def _clear() -> None:
+    """Give back what tasks have left in this process."""
+    buffers.drop()
+    parcel.forget()
 
 
 class _Attempt:
@@ -222,6 +239,30 @@ class _Attempt:
                 log.warning("rows %d to %d: %s; trying again", *panel, error)
                 time.sleep(0.1)
         raise AssertionError("unreachable")
+
+
+_turns = threading.Condition()
+_taken = 0
+
+
+@dataclass(frozen=True)
+class _InTurn:
+    """Panels of which a worker runs so many at once, though it may have threads for more."""
+
+    attempt: _Attempt
+    at_once: int
+
+    def __call__(self, panel: PanelRange) -> Any:
+        global _taken
+        with _turns:
+            _turns.wait_for(lambda: _taken < self.at_once)
+            _taken += 1
+        try:
+            return self.attempt(panel)
+        finally:
+            with _turns:
+                _taken -= 1
+                _turns.notify_all()
 
 
 def _run_locally(

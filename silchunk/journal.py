@@ -126,6 +126,20 @@ def read(path: Path, *, store_id: str | None, metadata: str | None) -> Journal |
     return journal
 
 
+def recorded(path: Path, store_id: str, part: str, panel: int) -> PanelRecord | None:
+    """The last record of one panel in a journal file, found without reading all others."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    begin = text.rfind(b'"%s": %d}' % (part.encode(), panel))
+    if begin < 0:
+        return None
+    line = text[text.rfind(b"\n", 0, begin) + 1 :].split(b"\n", 1)[0]
+    fields = _parse(line, store_id)
+    return None if fields is None else _record(fields)
+
+
 def extend(crc: int, content: bytes) -> int:
     """A checksum continued over more of a file."""
     return int(google_crc32c.extend(crc, content))

@@ -132,26 +132,10 @@ def _open_zarr(X: Any, name: str) -> RowSource:
 
 
 def _zarr_array(target: Any, name: str, described: str) -> Any:
-    import zarr
+    # Zarr takes long to import: only where there is an array of its.
+    from silchunk.zarr_arrays import checked, open_zarr
 
-    if isinstance(target, zarr.Array):
-        opened: Any = target
-    elif isinstance(target, zarr.Group):
-        opened = target
-    else:
-        try:
-            opened = zarr.open(target, mode="r")
-        except (FileNotFoundError, ValueError, KeyError) as error:
-            raise InputError(
-                f"{name}: {described} holds no readable Zarr array: {error}"
-            ) from error
-    if isinstance(opened, zarr.Group):
-        inside = ", ".join(sorted(opened.keys())) or "nothing"
-        raise InputError(
-            f"{name}: {described} is a Zarr group; give the path of one of its arrays. "
-            f"It holds: {inside}."
-        )
-    return opened
+    return checked(open_zarr(target, name, described), name, described)
 
 
 def _is_sparse(X: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from silchunk import engine, metric_kinds, metrics, plan, precomputed, scan
-from silchunk.distances import DistanceMatrix, find_store
+from silchunk.distances import DistanceMatrix, find_store, folder_of
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError, warn
 from silchunk.inbox import Consume
@@ -224,6 +224,8 @@ def prepared(
         elif held:
             source = in_memory(source)
         if where.distributed:
+            named = kept.path if kept is not None else folder_of(X)
+            where.check_visible(scratch, *([] if named is None else [named]))
             source = on_disk(source, scratch)
         if name == "precomputed":
             if arguments.metric_params:

@@ -25,6 +25,9 @@ Block = np.ndarray[Any, np.dtype[Any]]
 
 ALL = slice(None)
 
+# Errors of reading that are of a known kind, whichever library they are from.
+PASSED_ON = (OSError, ValueError, TypeError, LookupError, MemoryError)
+
 # Rows copied at once when a source is moved; keeps the copy's own memory small.
 COPY_BYTES = 16 << 20
 
@@ -101,6 +104,7 @@ class NpyRows:
     path: str
     shape: tuple[int, int]
     dtype: np.dtype[Any]
+    relative_error: float = 0.0  # of distances, as they were stored where they were copied from
 
     @property
     def chunk_rows(self) -> int:
@@ -138,10 +142,30 @@ class ZarrRows:
 
     @property
     def resident_bytes(self) -> int:
-        return int(self.array.nbytes) if _lives_in_memory(self.array) else 0
+        from silchunk.zarr_arrays import lives_in_memory
+
+        return int(self.array.nbytes) if lives_in_memory(self.array) else 0
+
+    @property
+    def relative_error(self) -> float:
+        """Largest relative error of a distance, where these are those of a distance store."""
+        from silchunk.zarr_arrays import relative_error
+
+        return relative_error(self.array)
 
     def rows(self, start: int, stop: int, columns: slice = ALL) -> Block:
-        return _as_float(self.array[start:stop, columns])
+        try:
+            block = self.array[start:stop, columns]
+        except Exception as error:
+            if type(error).__module__ == "builtins" or isinstance(error, PASSED_ON):
+                raise
+            # Each library of a kind of store has errors of its own, which others do not know to be
+            # failed reads, and which may not travel from one process to another.
+            raise OSError(
+                f"rows {start:,} to {stop:,} of {self.array.store_path} cannot be read: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        return _as_float(block)
 
 
 @dataclass(frozen=True)
@@ -335,7 +359,7 @@ def copy_to_npy(source: RowSource, path: Path) -> NpyRows:
         np.lib.format.write_array_header_2_0(stream, header)
         for start, stop in _copy_ranges(source):
             stream.write(source.rows(start, stop).data)  # tofile hides why a write failed
-    return NpyRows(str(path), source.shape, dtype)
+    return NpyRows(str(path), source.shape, dtype, getattr(source, "relative_error", 0.0))
 
 
 @contextmanager
@@ -360,9 +384,3 @@ def map_npy(path: str) -> Block:
     """The array of a ``.npy`` file, mapped."""
     mapped: Block = np.load(path, mmap_mode="r", allow_pickle=False)
     return mapped
-
-
-def _lives_in_memory(array: zarr.Array[Any]) -> bool:
-    from zarr.storage import MemoryStore
-
-    return isinstance(array.store, MemoryStore)

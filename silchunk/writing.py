@@ -38,6 +38,9 @@ class _WritePanel:
         layout = self.layout
         panel = start // layout.panel_rows
         file = storage.shard_file(self.path, panel)
+        done = _recorded(self.path, self.store_id, "panel", panel, file)
+        if done is not None:
+            return done
         with borrowed((stop - start, layout.n), layout.dtype) as distances:
             self.panels.read(start, stop, distances)
             parts = shard.encode(
@@ -58,6 +61,9 @@ class _WriteHalf:
     def __call__(self, start: int, stop: int) -> journal.PanelRecord:
         panel = start // self.layout.panel_rows
         half = symmetric.half_file(_halves(self.path), panel)
+        done = _recorded(self.path, self.store_id, "half", panel, half)
+        if done is not None:
+            return done
         with borrowed((stop - start, self.layout.n), self.layout.dtype) as distances:
             self.panels.read(start, stop, distances)
             kept = distances[:, start:]
@@ -156,22 +162,30 @@ def _npy(array: Block) -> Iterator[bytes]:
     yield array.tobytes()
 
 
-def _record(store_id: str, part: str, panel: int, file: Path) -> journal.PanelRecord:
-    content = file.read_bytes()
-    crc = journal.checksum(store_id, part, panel, content)
-    return journal.PanelRecord(panel, crc, len(content), part)
+def _recorded(
+    path: str, store_id: str, part: str, panel: int, file: Path
+) -> journal.PanelRecord | None:
+    """The record of a panel that is done: a cluster may run a task once more than it is asked."""
+    if not file.exists():
+        return None
+    record = journal.recorded(Path(path) / journal.FILE_NAME, store_id, part, panel)
+    return record if record is not None and _holds(file, store_id, record) else None
 
 
 def _half_is_whole(path: Path, records: journal.Journal, panel: int) -> bool:
     record = records.halves.get(panel)
-    if record is None:
-        return False
+    half = symmetric.half_file(_halves(path), panel)
+    return record is not None and _holds(half, records.store_id, record)
+
+
+def _holds(file: Path, store_id: str, record: journal.PanelRecord) -> bool:
+    """Whether a file is as it was recorded."""
     try:
-        return _record(
-            records.store_id, "half", panel, symmetric.half_file(_halves(path), panel)
-        ) == (record)
+        content = file.read_bytes()
     except OSError:
         return False
+    crc = journal.checksum(store_id, record.part, record.panel, content)
+    return (crc, len(content)) == (record.crc32c, record.nbytes)
 
 
 def _halves(path: str | Path) -> Path:

@@ -14,7 +14,7 @@ ROOT = Path(silchunk.__file__).parent
 # A module may import from the levels above its own line, never from its own or below.
 LEVELS = [
     {"errors"},
-    {"plan", "progress", "machine", "sums", "buffers", "blas", "rows", "shard", "inbox"},
+    {"plan", "progress", "machine", "parcel", "sums", "buffers", "blas", "rows", "shard", "inbox"},
     {"stopping", "points", "disk", "confidence"},
     {"labels", "journal", "remote"},
     {"constraints", "draws", "agreement"},

@@ -23,7 +23,9 @@ from silchunk import (
     StoreError,
     UnsealedStoreError,
     build_distances,
+    engine,
     open_distances,
+    storage,
     verify_distances,
 )
 
@@ -86,6 +88,36 @@ def test_killed_at_random_moments(tmp_path):
     # A kill while the empty store is made may leave that under its temporary name, and no more.
     assert not any(shards(folder) for folder in tmp_path.glob(".*.tmp"))
     assert not list((tmp_path / "d.zarr").rglob("*.part"))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "canberra"])
+def test_a_panel_that_is_recorded_is_not_computed_again(tmp_path, metric, monkeypatch):
+    """A cluster may run a task once more than it is asked to."""
+    tasks = []
+    map_panels = engine.map_panels
+
+    def watched(task, panels, *rest, **options):
+        tasks.append((task, list(panels)))
+        map_panels(task, panels, *rest, **options)
+
+    monkeypatch.setattr(engine, "map_panels", watched)
+    D = build_distances(X, tmp_path / "d.zarr", metric=metric)
+    task, panels = tasks[-1]
+    records = storage.read_journal(tmp_path / "d.zarr")
+    read = []
+    monkeypatch.setattr(type(task.panels), "read", lambda self, *rest: read.append(rest))
+    for start, stop in panels:
+        panel = start // D.layout.panel_rows
+        assert task(start, stop) == records.panels[panel]
+        assert not read
+    start, stop = panels[0]
+    file = storage.shard_file(tmp_path / "d.zarr", 0)
+    content = file.read_bytes()
+    for damaged in (content[:-1], content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]):
+        file.write_bytes(damaged)
+        read.clear()
+        task(start, stop)
+        assert len(read) == 1, "what is damaged is no record's panel"
 
 
 LIMITED = """
