@@ -48,7 +48,7 @@ def directions(X):
     return X / np.sqrt((X**2).sum(axis=1, keepdims=True))
 
 
-def look(X, centres, counts, squared=False):
+def look(X, centres, counts, squared=False, least=1):
     """Nearest centres, of equals the first, and the scores."""
     D = distances(X, centres)
     labels = D.argmin(axis=1)
@@ -63,13 +63,13 @@ def look(X, centres, counts, squared=False):
         own = (labels == cluster) & (counts > 0)
         if own.any():
             means.append((counts[own] * s[own]).sum() / counts[own].sum())
-        else:
+        if own.sum() < least:
             empty.append(cluster)
     micro = (counts * s).sum() / counts.sum()
     return Found(labels, s, a, np.mean(means), micro, (counts * a**2).sum(), empty)
 
 
-def moved(X, centres, counts, found, temperature, spherical=False):
+def moved(X, centres, counts, found, temperature, spherical=False, least=1):
     """Weighted means; empty clusters at the farthest points, which leave their own."""
     weights = counts * np.exp(temperature * found.s)
     staying = counts > 0
@@ -78,7 +78,7 @@ def moved(X, centres, counts, found, temperature, spherical=False):
     places = list(found.empty)
     taken = {}
     for row in farthest[: len(centres)]:
-        if places and members[found.labels[row]] > 1 and found.nearest[row] > 0:
+        if places and members[found.labels[row]] > least and found.nearest[row] > 0:
             taken[places.pop(0)] = X[row]
             members[found.labels[row]] -= 1
             staying[row] = False
@@ -116,6 +116,7 @@ def ksil(
     max_iter=100,
     tol=1e-4,
     spherical=False,
+    min_cluster_size=1,
 ):
     """From given centres to the end."""
     X, centres = np.asarray(X, float), np.array(centres, float)
@@ -127,9 +128,9 @@ def ksil(
     history, scores, seen = [], [], []
     n_sure = max_iter
     while True:
-        found = look(X, centres, counts, squared=spherical)
+        found = look(X, centres, counts, spherical, min_cluster_size)
         score = getattr(found, objective)
-        new = moved(X, centres, counts, found, temperature, spherical)
+        new = moved(X, centres, counts, found, temperature, spherical, min_cluster_size)
         shift = ((new - centres) ** 2).sum()
         changed = len(X) if not seen else int((found.labels != seen[-1]).sum())
         history.append(
@@ -169,10 +170,10 @@ def ksil(
         if len(scores) - best_iteration >= PATIENCE:
             break
     # Where the last iteration has led has not been looked at yet.
-    last = look(X, centres, counts, squared=spherical)
+    last = look(X, centres, counts, spherical, min_cluster_size)
     if not above(best_rank, (-len(last.empty), getattr(last, objective))):
         best = centres
-    found = look(X, best, counts, squared=spherical)
+    found = look(X, best, counts, spherical, min_cluster_size)
     return Fit(
         best,
         found.labels,

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from silchunk import InputError
 from silchunk.cluster.kmeans import KMeans
+from silchunk.cluster.ksil import KSil
 
 
 def blobs(n, d, n_blobs, *, noise=1.0, gap=4.0, seed=0):
@@ -311,3 +312,37 @@ def test_wrong_values_in_a_file(tmp_path):
     np.save(tmp_path / "x.npy", X)
     with pytest.raises(InputError, match="row 40.*column 1"):
         KMeans(2).fit(tmp_path / "x.npy")
+
+
+# One far outlier against all others (a clustering that every index takes for the best).
+
+
+def two_groups_and_an_outlier():
+    rng = np.random.default_rng(8)
+    groups = [rng.normal(centre, 0.3, (40, 2)) for centre in ((0.0, 0.0), (4.0, 0.0))]
+    return np.concatenate([*groups, [[300.0, 0.0]]])
+
+
+@pytest.mark.parametrize("kind", [KMeans, KSil])
+def test_a_least_size_keeps_an_outlier_from_being_a_cluster(kind):
+    X = two_groups_and_an_outlier()
+    first = [[2.0, 0.0], [300.0, 0.0]]
+    alone = kind(2, init=first).fit(X)
+    assert np.bincount(alone.labels_).tolist() == [80, 1]
+    groups = kind(2, init=first, min_cluster_size=5).fit(X)
+    assert len(set(groups.labels_[:40])) == len(set(groups.labels_[40:80])) == 1
+    assert sorted(np.bincount(groups.labels_)) == [40, 41]
+    assert groups.history_[0].empty_clusters == 1
+    assert np.array_equal(groups.predict(X), groups.labels_)
+
+
+def test_a_least_size_that_is_not_reached_is_told():
+    X = np.array([[0.0], [0.0], [0.0], [9.0]])
+    with pytest.warns(ConvergenceWarning, match="1 of 2 clusters have fewer than min_cluster_size"):
+        KMeans(2, init=[[0.0], [9.0]], min_cluster_size=2).fit(X)
+
+
+@pytest.mark.parametrize(("least", "words"), [(3, "need more than"), (0, "integer, 1"), (1.5, "1")])
+def test_least_sizes_that_cannot_be(least, words):
+    with pytest.raises(InputError, match=words):
+        KMeans(2, min_cluster_size=least).fit([[0.0], [1.0], [2.0], [3.0]])

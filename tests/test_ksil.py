@@ -147,6 +147,16 @@ def test_definition_with_empty_clusters(seed, n, d, n_clusters, kind, objective,
     compare(X, init, kind=kind, objective=objective, sample_weight=weights, max_iter=15)
 
 
+@BOTH
+@pytest.mark.parametrize("least", [2, 5, 20])
+@pytest.mark.parametrize("name", ["blobs", "many features", "no structure"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_definition_with_a_least_size(kind, least, name):
+    X = DATA[name]
+    for n_clusters in (2, 6):
+        compare(X, first_rows(X, n_clusters), kind=kind, min_cluster_size=least)
+
+
 def test_a_centre_stays_where_directions_cancel():
     opposite = [[1.0, 0.0], [-2.0, 0.0], [0.0, 5.0], [0.0, -3.0]]
     first = np.array([[0.6, 0.8]])

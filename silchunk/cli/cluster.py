@@ -95,6 +95,16 @@ def cluster(
             show_default=False,
         ),
     ] = None,
+    min_cluster_size: Annotated[
+        int | None,
+        typer.Option(
+            "--min-cluster-size",
+            "-m",
+            min=1,
+            help="Points that each cluster should have, lest one far outlier be one. [default: 1]",
+            show_default=False,
+        ),
+    ] = None,
     random_state: Annotated[
         int,
         typer.Option(
@@ -167,6 +177,7 @@ def cluster(
         "n_init": n_init,
         "max_iter": max_iter,
         "tol": tol,
+        "min_cluster_size": min_cluster_size,
         "objective": objective,
         "temperature": temperature,
         "temperature_range": temperature_range,

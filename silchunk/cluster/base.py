@@ -60,6 +60,7 @@ class CentroidClusterer(
         n_init: int | str = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
+        min_cluster_size: int = 1,
         random_state: Any = None,
         memory: int | str | None = None,
         scheduler: Scheduler = None,
@@ -72,6 +73,7 @@ class CentroidClusterer(
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
+        self.min_cluster_size = min_cluster_size
         self.random_state = random_state
         self.memory = memory
         self.scheduler = scheduler
@@ -85,7 +87,7 @@ class CentroidClusterer(
 
     def _rules(self) -> Rules:
         """The rules of the iterations; parameters are checked."""
-        return Rules("inertia", self.max_iter, 0.0, directions=self._directions)
+        return Rules("inertia", self.max_iter, self.min_cluster_size, directions=self._directions)
 
     def _weigher(self) -> Weigher | None:
         """Weights of points beside those given."""
@@ -124,6 +126,11 @@ class CentroidClusterer(
                     f"n_samples={job.n:,} should be >= n_clusters={self.n_clusters:,}: every "
                     "cluster needs a point."
                 )
+            if job.n < self.n_clusters * self.min_cluster_size:
+                raise InputError(
+                    f"{self.n_clusters:,} clusters of min_cluster_size={self.min_cluster_size:,} "
+                    f"need more than the {job.n:,} points of X."
+                )
             fitted = fit(
                 job,
                 points,
@@ -147,8 +154,16 @@ class CentroidClusterer(
         self.history_: list[Iteration] = fitted.history
         self.silhouette_: float = found.micro if self._rules().objective == "micro" else found.macro
         self._n_features_out: int = self.n_clusters
-        n_found = self.n_clusters - len(found.empty)
-        if n_found < self.n_clusters:
+        n_found = self.n_clusters - found.empty_clusters
+        if n_found < self.n_clusters and self.min_cluster_size > 1:
+            warnings.warn(
+                f"{self.n_clusters - n_found:,} of {self.n_clusters:,} clusters have fewer than "
+                f"min_cluster_size={self.min_cluster_size:,} points in the best iteration: lower "
+                "n_clusters, or raise n_init or max_iter.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif n_found < self.n_clusters:
             warnings.warn(
                 f"{n_found:,} distinct clusters were found, fewer than n_clusters="
                 f"{self.n_clusters:,}: X has duplicate points, or fewer distinct ones than that.",
@@ -234,6 +249,7 @@ class CentroidClusterer(
         check_count(self.n_clusters, "n_clusters")
         check_count(self.max_iter, "max_iter")
         check_number(self.tol, "tol")
+        check_count(self.min_cluster_size, "min_cluster_size")
         if self.n_init != "auto":
             check_count(self.n_init, "n_init")
         if isinstance(self.init, str) and self.init not in INITS:

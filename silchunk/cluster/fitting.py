@@ -196,7 +196,8 @@ def _labelled(
     job: Job, points: Points, centres: Block, rules: Rules, labels: LabelVector
 ) -> PassResult:
     weighing = Weighing(squared=rules.squared)
-    return run_pass(job, points, centres, weighing, "labels", labels=labels)
+    least = rules.min_cluster_size
+    return run_pass(job, points, centres, weighing, "labels", labels=labels, min_cluster_size=least)
 
 
 def _keep(

@@ -47,7 +47,7 @@ class Iteration(NamedTuple):
     temperature: float  # τ of the weights exp(τ s), 0 where there are none
     shift: float  # root of the sum of squares of what the centres moved by
     labels_changed: int
-    empty_clusters: int
+    empty_clusters: int  # without points, or with fewer than min_cluster_size
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,8 @@ class Rules:
         By which the best iterate is kept; the first two are to be large, inertia small.
     max_iter : int
         Passes at most.
+    min_cluster_size : int
+        Clusters of fewer points count as empty.
     tolerance : float
         Sum of squares of what centres move by, below which they stand still.
     temperature : Temperature
@@ -108,7 +110,8 @@ class Rules:
 
     objective: str
     max_iter: int
-    tolerance: float
+    min_cluster_size: int = 1
+    tolerance: float = 0.0
     temperature: Temperature = Temperature()
     squared: bool = False
     unclear: bool = False
@@ -118,7 +121,8 @@ class Rules:
     @property
     def weighted(self) -> bool:
         """Whether iterations can go on after labels have settled, and get worse."""
-        return self.unclear or self.unsteady or self.objective != "inertia"
+        relocating = self.min_cluster_size > 1
+        return self.unclear or self.unsteady or relocating or self.objective != "inertia"
 
     def weighing(self, temperature: float) -> Weighing:
         """How points are weighed at a temperature."""
@@ -196,11 +200,19 @@ def iterate(
             _label(state),
             before=labels[(n_done - 1) % 2] if n_done else None,
             labels=own,
+            min_cluster_size=rules.min_cluster_size,
         )
         moving, towards = found, points
         if reweigh is not None:
             towards = dataclasses.replace(points, weights=reweigh(own))
-            moving = run_pass(job, towards, state.centres, Weighing(), "weighted sums")
+            moving = run_pass(
+                job,
+                towards,
+                state.centres,
+                Weighing(),
+                "weighted sums",
+                min_cluster_size=rules.min_cluster_size,
+            )
         _advance(state, rules, found, moved_centres(towards, state, rules, moving))
         keep(state)
 
@@ -230,8 +242,8 @@ def _relocate(
     weights: Vector,
 ) -> dict[int, Block]:
     """New places of empty clusters: the points farthest from their centres, which are taken out of
-    the sums of the clusters they leave. Neither the only point of a cluster nor one at its centre
-    is taken."""
+    the sums of the clusters they leave. Neither a point that a cluster needs for its least size nor
+    one at its centre is taken."""
     empty = found.empty
     if not len(empty) or not len(found.farthest_rows):
         return {}
@@ -250,7 +262,7 @@ def _relocate(
         label = np.empty(1, np.int32)
         ranking.reduce(PointBlock(0, point[None], np.array([count])), into, label)
         cluster = int(label[0])
-        if members[cluster] < 2 or not into.totals[cluster, d + INERTIA]:
+        if members[cluster] <= rules.min_cluster_size or not into.totals[cluster, d + INERTIA]:
             continue
         place = next(places, None)
         if place is None:

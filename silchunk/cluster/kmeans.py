@@ -23,6 +23,10 @@ class KMeans(CentroidClusterer):
     tol : float
         Centres that move by no more than this, relative to the variance of the features (as
         scikit-learn has it), stand still.
+    min_cluster_size : int
+        Points that each cluster should have: one of fewer starts again elsewhere, and centres with
+        fewer such clusters are kept before all others. Else the best clustering may be one far
+        outlier against the rest.
     random_state : None, int, Generator or RandomState
     memory : int or str, optional
         Peak bytes of a process, such as "1GiB"; default 60% of the machine.
@@ -51,7 +55,7 @@ class KMeans(CentroidClusterer):
     Notes
     -----
     O(n K d) time an iteration, and one read of the points. Results are the same for any chunking,
-    number of threads or workers. A cluster that loses all of its points starts again at the point
+    number of threads or workers. A cluster that loses its points starts again at the point
     that is farthest from its centre.
 
     Examples

@@ -38,7 +38,8 @@ class KSil(CentroidClusterer):
         At least 1; with 1, τ stays as it is.
     objective : "macro" or "micro"
         Mean of s over clusters, each of their mean, or over points.
-    init, n_init, max_iter, tol, random_state, memory, scheduler, progress, checkpoint, callback
+    init, n_init, max_iter, tol, min_cluster_size, random_state, memory, scheduler, progress, \
+    checkpoint, callback
         As in `KMeans`.
 
     Attributes
@@ -79,6 +80,7 @@ class KSil(CentroidClusterer):
         n_init: int | str = "auto",
         max_iter: int = 100,
         tol: float = 1e-4,
+        min_cluster_size: int = 1,
         random_state: Any = None,
         memory: int | str | None = None,
         scheduler: Scheduler = None,
@@ -92,6 +94,7 @@ class KSil(CentroidClusterer):
             n_init=n_init,
             max_iter=max_iter,
             tol=tol,
+            min_cluster_size=min_cluster_size,
             random_state=random_state,
             memory=memory,
             scheduler=scheduler,
@@ -109,8 +112,8 @@ class KSil(CentroidClusterer):
         return Rules(
             self.objective,
             self.max_iter,
-            0.0,
-            schedule,
+            self.min_cluster_size,
+            temperature=schedule,
             # Of directions, ‖u - c‖² is twice the cosine distance.
             squared=self._directions,
             directions=self._directions,

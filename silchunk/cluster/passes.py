@@ -169,6 +169,8 @@ class PassResult:
         Of all labels.
     farthest_rows : (f,) int64
         The points farthest from their centre, first the farthest.
+    min_cluster_size : int
+        Points without which a cluster counts as empty.
     """
 
     sums: Block
@@ -181,6 +183,7 @@ class PassResult:
     changed: int
     digest: int
     farthest_rows: Vector
+    min_cluster_size: int = 1
 
     @property
     def macro(self) -> float:
@@ -200,8 +203,8 @@ class PassResult:
 
     @property
     def empty(self) -> Vector:
-        """Clusters without points."""
-        return np.flatnonzero(self.members == 0)
+        """Clusters without points, or of fewer than ``min_cluster_size``."""
+        return np.flatnonzero(self.members < self.min_cluster_size)
 
     @property
     def empty_clusters(self) -> int:
@@ -218,6 +221,7 @@ def run_pass(
     *,
     before: LabelVector | None = None,
     labels: LabelVector | None = None,
+    min_cluster_size: int = 1,
 ) -> PassResult:
     """Assign every point to its nearest centre, and add up.
 
@@ -231,6 +235,8 @@ def run_pass(
         For progress.
     before, labels : LabelVector, optional
         Labels to compare with, and where to put the new ones.
+    min_cluster_size : int
+        As in `PassResult`.
     """
     sums = AlignedSum()
     farthest: list[tuple[Vector, Vector]] = []
@@ -268,6 +274,7 @@ def run_pass(
         changed,
         digest,
         farthest[0][1],
+        min_cluster_size,
     )
 
 

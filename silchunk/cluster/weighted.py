@@ -48,7 +48,8 @@ class LOFKMeans(CentroidClusterer):
         K.
     n_neighbors : int
         Neighbours that LOF looks at; all other points where there are fewer.
-    init, n_init, max_iter, tol, random_state, memory, scheduler, progress, checkpoint, callback
+    init, n_init, max_iter, tol, min_cluster_size, random_state, memory, scheduler, progress, \
+    checkpoint, callback
         As in `KMeans`.
 
     Attributes
@@ -94,6 +95,7 @@ class LOFKMeans(CentroidClusterer):
         n_init: int | str = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
+        min_cluster_size: int = 1,
         random_state: Any = None,
         memory: int | str | None = None,
         scheduler: Scheduler = None,
@@ -107,6 +109,7 @@ class LOFKMeans(CentroidClusterer):
             n_init=n_init,
             max_iter=max_iter,
             tol=tol,
+            min_cluster_size=min_cluster_size,
             random_state=random_state,
             memory=memory,
             scheduler=scheduler,
@@ -137,7 +140,8 @@ class ILOFKMeans(LOFKMeans):
         K.
     n_neighbors : int
         Neighbours that LOF looks at; all other points of the cluster where there are fewer.
-    init, n_init, max_iter, tol, random_state, memory, scheduler, progress, checkpoint, callback
+    init, n_init, max_iter, tol, min_cluster_size, random_state, memory, scheduler, progress, \
+    checkpoint, callback
         As in `KMeans`.
 
     Attributes
@@ -174,7 +178,13 @@ class ILOFKMeans(LOFKMeans):
     """
 
     def _rules(self) -> Rules:
-        return Rules("inertia", self.max_iter, 0.0, directions=self._directions, unsteady=True)
+        return Rules(
+            "inertia",
+            self.max_iter,
+            self.min_cluster_size,
+            directions=self._directions,
+            unsteady=True,
+        )
 
     def _weigher(self) -> Weigher:
         return _WithinClusters(self.n_neighbors)
@@ -192,7 +202,8 @@ class OWKMeans(CentroidClusterer):
     ----------
     n_clusters : int
         K.
-    init, n_init, max_iter, tol, random_state, memory, scheduler, progress, checkpoint, callback
+    init, n_init, max_iter, tol, min_cluster_size, random_state, memory, scheduler, progress, \
+    checkpoint, callback
         As in `KMeans`.
 
     Attributes
@@ -227,7 +238,13 @@ class OWKMeans(CentroidClusterer):
     """
 
     def _rules(self) -> Rules:
-        return Rules("inertia", self.max_iter, 0.0, unclear=True, directions=self._directions)
+        return Rules(
+            "inertia",
+            self.max_iter,
+            self.min_cluster_size,
+            unclear=True,
+            directions=self._directions,
+        )
 
 
 @dataclass(frozen=True)
