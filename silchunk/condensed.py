@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from silchunk.errors import InputError
+from silchunk.errors import InputError, InputNotFoundError
 from silchunk.rows import ALL, Block, float_dtype
 
 # Entries copied at once.
@@ -77,17 +77,23 @@ def condensed_rows(X: Any, scratch: Path, *, as_file: bool) -> CondensedRows | N
     """
     values, path = X, None
     if isinstance(X, (str, os.PathLike)) and os.fspath(X).endswith(".npy") and os.path.isfile(X):
-        path = os.path.abspath(X)
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-    elif isinstance(X, (str, os.PathLike)) and os.path.isdir(X):
-        import zarr
+        with suppress(ValueError, EOFError):  # who opens it as a matrix says what it is
+            values = np.load(X, mmap_mode="r", allow_pickle=False)
+            path = os.path.abspath(X)
+    elif isinstance(X, (str, os.PathLike)) and ("://" in os.fspath(X) or os.path.isdir(X)):
+        from silchunk.zarr_arrays import open_zarr
 
-        with suppress(FileNotFoundError, ValueError, KeyError):
-            values = zarr.open_array(os.fspath(X), mode="r")
+        with suppress(InputError, InputNotFoundError):  # raised again where it is read as a square
+            values = open_zarr(os.fspath(X), "X", os.fspath(X))
     elif isinstance(X, (list, tuple, range)) and len(X) and np.ndim(X[0]) == 0:
         values = np.asarray(X)
     if len(getattr(values, "shape", ())) != 1:
         return None
+    if type(values).__module__.split(".")[0] == "zarr":
+        from silchunk.zarr_arrays import checked
+
+        named = isinstance(X, (str, os.PathLike))
+        values = checked(values, "X", os.fspath(X) if named else "the given Array")
     if np.isnan(values.shape[0]):
         values = copy.copy(values).compute_chunk_sizes()  # of Dask; a copy, since it fills them in
     length, dtype = int(values.shape[0]), np.dtype(values.dtype)

@@ -209,7 +209,8 @@ def folder_of(X: Any) -> Path | None:
     if not isinstance(X, (str, os.PathLike)):
         return None
     text = os.fspath(X)
-    return None if "://" in text and not text.startswith("file://") else local_path(text)
+    elsewhere = storage.ADDRESS.match(text) and not text.startswith("file://")
+    return None if elsewhere else local_path(text)
 
 
 def find_store(X: Any) -> DistanceMatrix | None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from silchunk.errors import InputError, InputTypeError, warn
-from silchunk.points import open_array
+from silchunk.points import open_array, open_zarr_array
 from silchunk.rows import map_npy
 
 Codes = np.ndarray[Any, np.dtype[Any]]
@@ -152,8 +152,10 @@ def check_number_of_clusters(labels: Labels, name: str = "labels") -> None:
 def _opened(labels: Any, name: str) -> Any:
     if isinstance(labels, (str, os.PathLike)):
         return open_array(os.fspath(labels), name)
+    if type(labels).__module__.split(".")[0] == "zarr":
+        return open_zarr_array(labels, name)
     chunks = getattr(labels, "chunks", None)
-    if chunks:  # Zarr or Dask
+    if chunks:  # Dask, or what looks like it
         unknown = any(size != size for size in np.ravel(chunks[0]))
         return np.asanyarray(labels.compute()) if unknown else labels
     if hasattr(labels, "__array__"):  # as a whole: slices of pandas may go by its index

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import os
+import re
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -15,14 +16,18 @@ from silchunk.rows import ArrayRows, CsrRows, DaskRows, NpyRows, RowSource, Zarr
 
 log = logging.getLogger("silchunk")
 
+# What pathlib makes of an address: s3:/bucket/array.
+ADDRESS = re.compile(r"\w{2,}:/[^/]")
+
 
 def as_rows(X: Any, *, name: str = "X", sparse: bool = False) -> RowSource:
     """Bring ``X`` into the one checked form.
 
     Parameters
     ----------
-    X : array of shape (n_rows, n_columns), path, Zarr array or store, or Dask array
-        Numeric, dense and two-dimensional.
+    X : array of shape (n_rows, n_columns), path, address, Zarr array or store, or Dask array
+        Numeric, dense and two-dimensional. An address, such as ``"s3://bucket/x.zarr"``, is that of
+        a Zarr array; Zarr opens it through fsspec.
     name : str
         How messages call the argument.
     sparse : bool
@@ -78,7 +83,7 @@ def is_array_like(X: Any) -> bool:
 
 
 def open_array(path: str, name: str = "X") -> Any:
-    """The array at a path, of any shape: a ``.npy`` file, mapped, or a Zarr array.
+    """The array at a path or address, of any shape: a ``.npy`` file, mapped, or a Zarr array.
 
     Raises
     ------
@@ -94,7 +99,8 @@ def open_array(path: str, name: str = "X") -> Any:
     if "://" in path:
         return _zarr_array(path, name, path)
     if not os.path.exists(path):
-        raise InputNotFoundError(f"{name}: there is no file or folder {path!r}.")
+        hint = " An address is given as text, not as a Path." if ADDRESS.match(path) else ""
+        raise InputNotFoundError(f"{name}: there is no file or folder {path!r}.{hint}")
     if os.path.isdir(path):
         return _zarr_array(path, name, path)
     if path.endswith(".zip"):
@@ -109,7 +115,7 @@ def open_array(path: str, name: str = "X") -> Any:
         )
     try:
         return map_npy(path)
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         reason = str(error)
         if "pickle" in reason or "Python objects" in reason:
             reason = "it holds Python objects; save labels as labels.astype(str), numbers as floats"
@@ -126,9 +132,14 @@ def _open_path(path: str, name: str) -> RowSource:
 
 
 def _open_zarr(X: Any, name: str) -> RowSource:
-    array = _zarr_array(X, name, f"the given {type(X).__name__}")
+    array = open_zarr_array(X, name)
     _check_two_dimensional(array.shape, name)
     return ZarrRows(array)
+
+
+def open_zarr_array(X: Any, name: str = "X") -> Any:
+    """The array that a Zarr object is or holds, of any shape."""
+    return _zarr_array(X, name, f"the given {type(X).__name__}")
 
 
 def _zarr_array(target: Any, name: str, described: str) -> Any:

@@ -35,6 +35,7 @@ from silchunk.errors import (
     UnsealedStoreError,
 )
 from silchunk.rows import RowSource, copy_to_npy
+from silchunk.zarr_arrays import refuse_secrets
 
 SCHEMA = 1
 ATTRIBUTE = "silchunk"
@@ -47,6 +48,9 @@ OWN_FILES = re.compile(
     r"(zarr\.json|silchunk-journal\.jsonl|points\.npy)(\.part)?"
     r"|c/\d+/0(\.[0-9a-f]{32}\.part)?|halves/\d+\.npy(\.[0-9a-f]{32}\.part)?"
 )
+
+# An address, also as pathlib leaves it: s3:/bucket/d.zarr.
+ADDRESS = re.compile(r"[A-Za-z][\w+.:-]+:/")
 
 # Inner chunks of about this many columns: long enough to compress and decode at full speed.
 CHUNK_COLUMNS = 4096
@@ -101,9 +105,13 @@ def local_path(store: str | os.PathLike[str]) -> Path:
     text = os.fspath(store)
     if text.startswith("file://"):
         text = unquote(urlsplit(text).path)
-    elif "://" in text:
+    elif ADDRESS.match(text):
+        refuse_secrets(text, "the folder")
         raise InputError(
-            f"{text!r}: a distance store lives in a folder; give a path that the workers can see."
+            f"{text!r}: a distance store lives in a folder, and so does a checkpoint. They rest on "
+            "renames, locks and writes that are forced to disk, which object stores do not have. "
+            "Give a path that the workers can see. A finished store goes to an object store by "
+            'export_distances, and is read there as X with metric="precomputed".'
         )
     return Path(os.path.abspath(text))
 

@@ -10,7 +10,7 @@ from typing import Any
 from silchunk import engine, journal, scan, storage, writing
 from silchunk.condensed import condensed_rows
 from silchunk.engine import Scheduler
-from silchunk.errors import StaleStoreError
+from silchunk.errors import InputError, InputTypeError, StaleStoreError
 from silchunk.metrics import make_metric
 from silchunk.plan import RUNTIME_BYTES, SCIKIT_LEARN_BYTES, plan_panels
 from silchunk.points import as_rows
@@ -241,11 +241,18 @@ def _input(
     candidates = [X, folder / storage.POINTS_FILE, original] if X is None else [X]
     for candidate in candidates:
         if candidate is None or (
-            isinstance(candidate, (str, Path)) and not Path(candidate).exists()
+            isinstance(candidate, (str, Path))
+            and "://" not in str(candidate)
+            and not Path(candidate).exists()
         ):
             continue
-        square = condensed_rows(candidate, scratch, as_file=where.distributed)
-        source = as_rows(candidate if square is None else square)
+        try:
+            square = condensed_rows(candidate, scratch, as_file=where.distributed)
+            source = as_rows(candidate if square is None else square)
+        except (InputError, InputTypeError):
+            if X is not None:
+                raise
+            continue  # the store's copy is damaged; the original may be as it was
         if isinstance(source, DaskRows):
             source = source.computed(scratch, 0)
         if scan.content_digest(source, where) == header["input"]["digest"]:

@@ -1,4 +1,4 @@
-"""Zarr arrays wherever they lie: opened by their address, and asked whether all chunks are there."""
+"""Zarr arrays wherever they lie: opened by their address, and whether all chunks are there."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from silchunk.errors import InputError, InputNotFoundError, warn
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
     from zarr.core.buffer import Buffer, BufferPrototype
+
+Presence = np.ndarray[Any, np.dtype[np.bool_]]
 
 log = logging.getLogger("silchunk")
 
@@ -50,7 +52,7 @@ _PASSWORD = re.compile(r"://[^/@]*:(?!\d+(/|$))[^@]*@|https?://[^/]*@")
 class Absent(NamedTuple):
     """Chunks, or shards, of an array that are not in its store."""
 
-    count: int
+    absent: int
     of: int
     first: str  # key of the first one
 
@@ -117,7 +119,13 @@ def open_zarr(target: Any, name: str, described: str) -> Any:
     else:
         try:
             opened = zarr.open(target, mode="r")
-        except (FileNotFoundError, ValueError, KeyError) as error:
+        except FileNotFoundError as error:
+            if not address:
+                raise InputError(
+                    f"{name}: {described} holds no readable Zarr array: {error}"
+                ) from error
+            raise InputNotFoundError(f"{name}: there is no Zarr array at {described}.") from error
+        except (ValueError, KeyError) as error:
             raise InputError(
                 f"{name}: {described} holds no readable Zarr array: {error}"
             ) from error
@@ -134,6 +142,13 @@ def open_zarr(target: Any, name: str, described: str) -> Any:
         raise InputError(
             f"{name}: {described} is a Zarr group; give the path of one of its arrays. "
             f"It holds: {inside}."
+        )
+    # To read it would be to run what its author has pickled; only newer numcodecs refuses to.
+    codecs = (*opened.filters, *opened.compressors)
+    if any(getattr(codec, "codec_id", None) == "pickle" for codec in codecs):
+        raise InputError(
+            f"{name}: {described} holds pickled Python objects; save labels as "
+            "labels.astype(str), numbers as floats."
         )
     return opened
 
@@ -158,16 +173,16 @@ def checked(array: zarr.Array[Any], name: str, described: str) -> zarr.Array[Any
     if lives_in_memory(array):
         return array
     try:
-        absent = absent_chunks(array)
+        missing = absent_chunks(array)
     except Exception as error:  # of whichever library lists such stores
         log.warning("%s: whether all chunks are there cannot be told: %s", name, error)
         return array
-    if absent.count:
+    if missing.absent:
         kind = "shards" if array.shards else "chunks"
         fill = array.fill_value
         warn(
-            f"{name}: {absent.count:,} of {absent.of:,} {kind} of {described} are not there, the "
-            f"first is {absent.first}; they read as the fill value, {fill}. That is as it should "
+            f"{name}: {missing.absent:,} of {missing.of:,} {kind} of {described} are not there, "
+            f"{missing.first} the first; they read as the fill value, {fill}. That is as it should "
             "be where nothing else was ever written: Zarr leaves out such chunks. Otherwise the "
             "array was not written or copied to its end."
         )
@@ -177,8 +192,12 @@ def checked(array: zarr.Array[Any], name: str, described: str) -> zarr.Array[Any
     return zarr.Array(zarr.AsyncArray(reading.metadata, path, reading.config))
 
 
-def absent_chunks(array: zarr.Array[Any]) -> Absent:
-    """Which chunks, or shards, are not in the store; one listing of it."""
+def absent_chunks(array: zarr.Array[Any], *, described: bool = True) -> Absent:
+    """Which chunks, or shards, are not in the store; one listing of it.
+
+    ``described`` tells that the array's metadata is in the store too: a listing without it is not
+    to be trusted.
+    """
     grid = tuple(
         -(-length // size)
         for length, size in zip(array.shape, array.shards or array.chunks, strict=True)
@@ -190,39 +209,34 @@ def absent_chunks(array: zarr.Array[Any]) -> Absent:
     if _place(encode(last)) != last:
         raise ValueError(f"keys such as {encode(last)} are not known")
     # Zarr's own count compares each key with all others.
-    there = sync(_found(array, grid))
-    first = np.unravel_index(int(there.argmin()), grid)
-    key = f"{array.path}/{encode(first)}".lstrip("/")
+    there = sync(_found(array, grid, not described))
+    key = f"{array.path}/{encode(_first_absent(there))}".lstrip("/")
     return Absent(int(there.size - there.sum()), there.size, key)
 
 
-async def _found(
-    array: zarr.Array[Any], grid: tuple[int, ...]
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which chunks are there, an array of the grid's shape."""
+async def _found(array: zarr.Array[Any], grid: tuple[int, ...], trusted: bool) -> Presence:
+    """Which chunks are there, an array of the grid's shape; ``trusted``: whether a listing is."""
     store: Store = array.store
     if isinstance(store, FsspecStore):
         store.fs.invalidate_cache()  # of listings
     prefix = f"{array.path}/" if array.path else ""
     encode = array.metadata.encode_chunk_key
     there = np.zeros(grid, np.bool_)
-    itself = False
     try:
         async for key in store.list_prefix(array.path):
             if not key.startswith(prefix):
                 continue
-            itself |= key[len(prefix) :] in METADATA
+            trusted |= key[len(prefix) :] in METADATA
             place = _place(key[len(prefix) :])
             if len(place) == len(grid) and all(i < n for i, n in zip(place, grid, strict=True)):
                 there[place] = True
     except Exception as error:
         log.info("%s cannot be listed: %s", store, error)
-        itself = False
+        trusted = False
     # A listing that leaves out what is there is none; web servers give such.
-    if itself and not there.all():
-        first = np.unravel_index(int(there.argmin()), grid)
-        itself = not await store.exists(prefix + encode(first))
-    if itself:
+    if trusted and not there.all():
+        trusted = not await store.exists(prefix + encode(_first_absent(there)))
+    if trusted:
         return there
     if there.size > ASKED_AT_MOST:
         raise ValueError(f"the store cannot list its {there.size:,} chunks")
@@ -236,6 +250,10 @@ async def _found(
 
     await asyncio.gather(*(ask(place) for place in np.ndindex(grid)))
     return there
+
+
+def _first_absent(there: Presence) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(there.argmin()), there.shape))
 
 
 def _place(key: str) -> tuple[int, ...]:
@@ -258,7 +276,7 @@ def lives_in_memory(array: zarr.Array[Any]) -> bool:
 
 
 def relative_error(array: zarr.Array[Any]) -> float:
-    """Largest relative error of the distances in a copy or an export of a distance store; else 0."""
+    """Largest relative error of distances in a copy or an export of a distance store; else 0."""
     header = array.attrs.get("silchunk")
     if isinstance(header, Mapping):
         return float(header.get("relative_error", 0.0))  # type: ignore[arg-type]

@@ -119,6 +119,7 @@ WORDS = (
     (rf"(?<![\w-])({'|'.join(OPTIONS)})", _option),
     (r"metric_params", "--param"),
     (r"import_distances", "silchunk import"),
+    (r"export_distances", "silchunk export"),
     (r", or DistanceMatrix\.verify\(repair=True\)", ""),
     (r"pass it as X", "pass it with --source"),
     (r"\bX(?=:| is| has| must)", "SRC"),
@@ -169,7 +170,7 @@ def _fail(message: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-def say_written(path: Path) -> None:
+def say_written(path: Path | str) -> None:
     """Tell people, not programs, which file has been written."""
     typer.echo(f"wrote {path}", err=True)
 

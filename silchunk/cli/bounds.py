@@ -1,9 +1,8 @@
-"""Commands about bounds: bound, estimate, demo."""
+"""Commands about bounds: bound, demo."""
 
 from __future__ import annotations
 
 import dataclasses
-import shutil
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,10 +27,9 @@ from silchunk.cli.base import (
     say_written,
     write_whole,
 )
-from silchunk.cli.execution import computes, never, with_checkpoint
+from silchunk.cli.execution import computes, with_checkpoint
 from silchunk.cli.show import bound_facts, print_bound, print_sampled, sampled_facts
 from silchunk.errors import InputError
-from silchunk.plan import format_bytes
 
 
 @app.command()
@@ -59,9 +57,9 @@ def bound(
         typer.Option("--n-clusters", "-k", help="Only clusterings into just so many clusters."),
     ] = None,
     labels: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="Labels of your clustering (.npy): bounds for its cluster sizes as well.",
+            help="Labels of your clustering (.npy or Zarr): bounds for its cluster sizes as well.",
             show_default=False,
         ),
     ] = None,
@@ -164,53 +162,6 @@ def bound(
 
 @app.command()
 @reported
-@computes(never)
-def estimate(
-    src: Source,
-    metric: MetricOption = "euclidean",
-    param: ParamOption = [],  # noqa: B006 (typer reads the default)
-    min_cluster_size: SizeOption = [1],  # noqa: B006 (typer reads the default)
-    memory: MemoryOption = None,
-    dtype: DtypeOption = None,
-    json_: JsonOption = False,
-) -> None:
-    """Print what a bound of SRC would take, from a plan and a measured sample of its panels.
-
-    Example: silchunk estimate points.npy --memory 1GiB
-    """
-    result = silchunk.estimate_bounds(
-        src,
-        metric=metric,
-        metric_params=parsed_params(param),
-        min_cluster_size=min_cluster_size,
-        dtype=dtype,
-        memory=memory,
-    )
-    if json_:
-        facts = dataclasses.asdict(result.plan)
-        facts |= {
-            "n_panels": result.plan.n_panels,
-            "panel_bytes": result.plan.panel_bytes,
-            "peak_bytes": result.plan.peak_bytes,
-            "seconds": result.seconds,
-            "stored_bytes": result.stored_bytes,
-            "stored_files": result.stored_files,
-        }
-        print_json({"source": src, "metric": metric, **facts})
-        return
-    free = shutil.disk_usage(".").free
-    stored = f"at most {format_bytes(result.stored_bytes)} in {result.stored_files:,} files"
-    facts_for_people = [
-        *result.plan.facts(),
-        ("estimated time", _duration(result.seconds)),
-        ("as a store", f"{stored}; {format_bytes(free)} free here"),
-    ]
-    for name, value in facts_for_people:
-        typer.echo(f"{name:<18}{value}")
-
-
-@app.command()
-@reported
 def demo(json_: JsonOption = False) -> None:
     """Cluster four real data sets and show how close each clustering comes to its bound."""
     from silchunk import demo as demonstration
@@ -241,13 +192,3 @@ def _write_samples(path: Path, result: silchunk.BoundResult) -> None:
 
     values = result.samples[:, 0] if result.samples.shape[1] == 1 else result.samples
     write_whole(path, lambda stream: np.save(stream, values, allow_pickle=False))
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 1:
-        return "less than a second"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"about {hours} h {minutes} min"
-    return f"about {minutes} min {rest} s" if minutes else f"about {rest} s"

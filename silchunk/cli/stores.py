@@ -133,7 +133,12 @@ def import_(
 def export(
     store: Store,
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="A new .npy or .zarr.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="OUT",
+            help="A new .npy or .zarr; or an address, s3://bucket/d.zarr.",
+            show_default=False,
+        ),
     ],
     memory: MemoryOption = None,
 ) -> None:
