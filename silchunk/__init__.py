@@ -45,10 +45,11 @@ if TYPE_CHECKING:
     from silchunk.cluster.kmeans import KMeans
     from silchunk.cluster.ksil import KSil, SphericalKSil
     from silchunk.cluster.weighted import ILOFKMeans, LOFKMeans, OWKMeans
+    from silchunk.cluster_size import ClusterSize, cluster_table
     from silchunk.distances import DistanceMatrix, open_distances
     from silchunk.dunn import dunn_score, generalized_dunn_score
     from silchunk.dunn_result import DunnResult
-    from silchunk.estimate import Estimate, estimate_bounds
+    from silchunk.estimate import Estimate, estimate_bounds, estimate_distances
     from silchunk.evaluation import Evaluation, evaluate
     from silchunk.export import export_distances
     from silchunk.indices import (
@@ -67,6 +68,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BoundResult",
     "ClusterError",
+    "ClusterSize",
     "CoincidentCentroidsWarning",
     "DamagedStoreError",
     "DiskFullError",
@@ -106,10 +108,12 @@ __all__ = [
     "ZeroDiameterWarning",
     "build_distances",
     "calinski_harabasz_score",
+    "cluster_table",
     "compare_labels",
     "davies_bouldin_score",
     "dunn_score",
     "estimate_bounds",
+    "estimate_distances",
     "evaluate",
     "export_distances",
     "generalized_dunn_score",
@@ -145,7 +149,8 @@ _LAZY = {
     "silchunk.distances": {"DistanceMatrix", "open_distances"},
     "silchunk.dunn": {"dunn_score", "generalized_dunn_score"},
     "silchunk.dunn_result": {"DunnResult"},
-    "silchunk.estimate": {"Estimate", "estimate_bounds"},
+    "silchunk.cluster_size": {"ClusterSize", "cluster_table"},
+    "silchunk.estimate": {"Estimate", "estimate_bounds", "estimate_distances"},
     "silchunk.evaluation": {"Evaluation", "evaluate"},
     "silchunk.export": {"export_distances"},
     "silchunk.indices": {
