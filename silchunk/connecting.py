@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +64,12 @@ def connected(
         raise InputError("threads are those of the workers that the scheduler has; leave it out.")
     with ExitStack() as stack:
         if workers is not None:
+            _check_certificates()
             client = stack.enter_context(_own_cluster(workers, threads))
         elif named:
-            client = stack.enter_context(_client(_address(address, scheduler_file)))
+            address = _address(address, scheduler_file)
+            _check_certificates(address)
+            client = stack.enter_context(_client(address))
         else:
             stack.enter_context(
                 dask.config.set({} if threads is None else {"num_workers": threads})
@@ -79,19 +84,87 @@ def connected(
 def _own_cluster(workers: int, threads: int | None) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
+    _start_tracker()
     each = threads or max(1, dask.system.CPU_COUNT // workers)
     with (
+        # Dask gives up for good a worker that is not there so long after it was killed, even if it
+        # was started anew meanwhile and killed again.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 day"}),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=each,
             memory_limit=machine.memory_limit() // workers,
             host=LOOPBACK,
-            dashboard_address=None,
+            dashboard_address=f"{LOOPBACK}:0",  # of None, Dask would take port 8787
+            scheduler_kwargs={"dashboard": False},
             local_directory=dask.config.get("temporary-directory", None),
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
+        client.register_plugin(_deaf())
         yield client
+
+
+# What a terminal, or a batch system, sends to all processes of a job at once. This process alone
+# is to hear it, and lets the others end what they are at.
+FOR_ALL = (signal.SIGINT, signal.SIGUSR1)
+
+
+def _deaf() -> Any:
+    """For workers that are started here."""
+    from distributed import WorkerPlugin
+
+    class Deaf(WorkerPlugin):  # type: ignore[misc]
+        def setup(self, worker: Any) -> None:
+            for number in FOR_ALL:
+                signal.signal(number, signal.SIG_IGN)
+
+    return Deaf()
+
+
+def _start_tracker() -> None:
+    """Start the process by which Python keeps track of what processes share; it, too, is deaf."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_ALL)
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _check_certificates(address: str | None = None) -> None:
+    """Refuse Dask's settings of certificates if they cannot do for an address, or, without one, for
+    processes of this machine: a client that fails by them half-way takes ten seconds to go, and
+    prints a traceback then."""
+    from distributed.security import Security
+
+    security = Security()
+    roles = ("client",) if address else ("client", "scheduler", "worker")
+    for role in roles:
+        files = security.get_tls_config_for_role(role)
+        named = ", ".join(str(files[name]) for name in ("ca_file", "cert", "key") if files[name])
+        try:
+            context = security.get_connection_args(role)["ssl_context"]
+        except (OSError, ValueError) as error:  # those of the ssl module are OSErrors, too
+            raise ClusterError(
+                f"the certificates of Dask's settings distributed.comm.tls, {named}, cannot be "
+                f"used: {error}"
+            ) from error
+        encrypted = security.require_encryption if address is None else _encrypted(address)
+        if encrypted and context is None:
+            raise ClusterError(
+                f"{address or 'distributed.comm.require-encryption'} asks for a certificate, and "
+                "Dask's settings distributed.comm.tls name none: let DASK_CONFIG name the "
+                "dask.yaml beside the certificates."
+            )
+    if address is not None and security.require_encryption and not _encrypted(address):
+        raise ClusterError(
+            f"{address} is not encrypted, which distributed.comm.require-encryption of Dask's "
+            "settings asks for. A scheduler with the same settings is at tls://host:8786, say."
+        )
+
+
+def _encrypted(address: str) -> bool:
+    return address.startswith(("tls://", "wss://"))
 
 
 @contextmanager
