@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import textwrap
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,10 +20,12 @@ from silchunk.engine import Scheduler
 from silchunk.indices import calinski_harabasz_score, davies_bouldin_score
 from silchunk.labels import Labels, check_number_of_clusters, read_labels
 from silchunk.metric_kinds import PairwiseMetric
+from silchunk.pages import write_new
 from silchunk.panels import PointPanels
 from silchunk.plan import Plan
 from silchunk.prepare import FITTED_METRICS, Arguments, metric_of, opened, prepared
 from silchunk.progress import Progress
+from silchunk.report import report_page
 from silchunk.rounding import at_most
 from silchunk.rows import RowSource, SelectedRows
 from silchunk.silhouette_result import SilhouetteTable
@@ -74,6 +78,10 @@ class Evaluation:
         None for a distance matrix, which has no centroids.
     agreement : LabelAgreement or None
         With the true labels, if these were given.
+    n_features : int or None
+        Of the points; None for a distance matrix.
+    seconds : float
+        That it took.
     """
 
     silhouettes: SilhouetteTable
@@ -86,6 +94,8 @@ class Evaluation:
     davies_bouldin: float | None
     calinski_harabasz: float | None
     agreement: LabelAgreement | None
+    n_features: int | None
+    seconds: float
 
     @property
     def micro(self) -> float:
@@ -140,13 +150,47 @@ class Evaluation:
             },
         }
 
+    def to_html(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        source: str = "",
+        command: str = "",
+    ) -> str:
+        """This as a page for a browser, with pictures, in one file that needs no other.
+
+        Parameters
+        ----------
+        path : path of a new file, optional
+            Where to write the page as well.
+        source : str
+            What was judged, for the page to say.
+        command : str
+            How to repeat it, for the page to say.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        OutputExistsError
+            ``path`` exists; it is left as it is.
+        MissingExtraError
+            matplotlib or jinja2 is not installed: ``pip install "silchunk[plot]"``.
+        """
+        page = report_page(self, source=source, command=command)
+        if path is not None:
+            write_new(path, page)
+        return page
+
     def __repr__(self) -> str:
         table = str(self.silhouettes).splitlines()
         lines = [
             f"A clustering of {self.bounds.n:,} points into {self.silhouettes.n_clusters:,} "
             f"clusters ({self.silhouettes.metric} distance)",
             "",
-            textwrap.fill(self._verdict(), 98),
+            textwrap.fill(self.verdict, 98),
             "",
             "silhouette, from -1 to 1                      score   at most   reached",
             f"  mean over points (micro)                {self.micro:>9.3f}",
@@ -171,7 +215,9 @@ class Evaluation:
             lines += ["", str(self.agreement)]
         return "\n".join(lines)
 
-    def _verdict(self) -> str:
+    @property
+    def verdict(self) -> str:
+        """The score against its ceilings, in a sentence."""
         ceiling = self.these_sizes
         if self.micro <= 0:
             return (
@@ -232,6 +278,7 @@ def evaluate(
     >>> print(round(page.micro, 4), page.smallest_cluster.whose)  # the best of all clusterings
     0.8335 clusters of 3 or more points
     """
+    began = time.perf_counter()
     arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
     matrix = metric_of(X, arguments) == "precomputed"
     running: dict[str, Any] = {"memory": memory, "progress": progress, "scheduler": scheduler}
@@ -242,7 +289,7 @@ def evaluate(
         "validate": validate,
     }
     with opened(X, arguments) as source:
-        n = source.shape[0]
+        n, width = source.shape
         read = read_labels(labels, n, noise=noise)
         check_number_of_clusters(read)
         if metric in FITTED_METRICS and not metric_params and read.n_kept < n:
@@ -274,6 +321,8 @@ def evaluate(
         davies_bouldin=davies_bouldin,
         calinski_harabasz=calinski_harabasz,
         agreement=agreement,
+        n_features=None if matrix else width,
+        seconds=time.perf_counter() - began,
     )
 
 
