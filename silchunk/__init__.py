@@ -58,10 +58,15 @@ if TYPE_CHECKING:
         simplified_silhouette_samples,
         simplified_silhouette_score,
     )
+    from silchunk.points import read_points
     from silchunk.rounding import numerical_slack
     from silchunk.sampling import SampledBound
+    from silchunk.scaling import ScaledRows, scaled
+    from silchunk.scorers import bound_gap_scorer, silhouette_scorer
     from silchunk.silhouette_result import SampledScore, SilhouetteTable
     from silchunk.silhouettes import silhouette_samples, silhouette_score, silhouette_table
+    from silchunk.sweep_result import Sweep, SweepRow
+    from silchunk.sweeping import sweep
     from silchunk.verify import Verification, verify_distances
 
 __version__ = "0.1.0"
@@ -93,6 +98,7 @@ __all__ = [
     "Plan",
     "SampledBound",
     "SampledScore",
+    "ScaledRows",
     "SilchunkError",
     "SilchunkWarning",
     "SilhouetteTable",
@@ -103,9 +109,12 @@ __all__ = [
     "StoppedError",
     "StoreError",
     "StoreInUseError",
+    "Sweep",
+    "SweepRow",
     "UnsealedStoreError",
     "Verification",
     "ZeroDiameterWarning",
+    "bound_gap_scorer",
     "build_distances",
     "calinski_harabasz_score",
     "cluster_table",
@@ -121,14 +130,18 @@ __all__ = [
     "macro_silhouette_upper_bound",
     "numerical_slack",
     "open_distances",
+    "read_points",
+    "scaled",
     "silhouette_bounds",
     "silhouette_samples",
     "silhouette_score",
+    "silhouette_scorer",
     "silhouette_table",
     "silhouette_upper_bound",
     "silhouette_upper_bound_samples",
     "simplified_silhouette_samples",
     "simplified_silhouette_score",
+    "sweep",
     "verify_distances",
 ]
 
@@ -160,9 +173,14 @@ _LAZY = {
         "simplified_silhouette_score",
     },
     "silchunk.rounding": {"numerical_slack"},
+    "silchunk.points": {"read_points"},
     "silchunk.sampling": {"SampledBound"},
+    "silchunk.scaling": {"ScaledRows", "scaled"},
+    "silchunk.scorers": {"bound_gap_scorer", "silhouette_scorer"},
     "silchunk.silhouette_result": {"SampledScore", "SilhouetteTable"},
     "silchunk.silhouettes": {"silhouette_samples", "silhouette_score", "silhouette_table"},
+    "silchunk.sweeping": {"sweep"},
+    "silchunk.sweep_result": {"Sweep", "SweepRow"},
     "silchunk.verify": {"Verification", "verify_distances"},
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from silchunk import lazy
 from silchunk.engine import Scheduler
 from silchunk.prepare import Arguments
 from silchunk.progress import Progress
@@ -126,17 +127,34 @@ def silhouette_samples(
     memory: int | str | None = None,
     progress: Progress = None,
     scheduler: Scheduler = None,
+    compute: bool = True,
 ) -> Vector:
     """Silhouette of each point, as scikit-learn has it: (n,) float64, in the order of X.
 
-    Parameters, errors, cost and source are those of `silhouette_table`. Points that are left out,
-    as noise or by a weight of 0, have NaN.
+    Other parameters, errors, cost and source are those of `silhouette_table`. Points that are left
+    out, as noise or by a weight of 0, have NaN. With ``compute=False`` it is a Dask array, whose
+    one task runs on threads of the process that comes to compute it, with ``memory=`` for budget.
 
     Examples
     --------
     >>> silhouette_samples([[0.0], [0.1], [1.0]], [0, 0, 1]).round(4)
     array([0.9   , 0.8889, 0.    ])
     """
+    if not compute:
+        return lazy.vector(  # type: ignore[no-any-return]
+            silhouette_samples,
+            X,
+            labels,
+            metric=metric,
+            metric_params=metric_params,
+            noise=noise,
+            sample_weight=sample_weight,
+            dtype=dtype,
+            validate=validate,
+            memory=memory,
+            progress=progress,
+            scheduler=scheduler,
+        )
     return silhouette_table(
         X,
         labels,

@@ -157,7 +157,7 @@ def test_demo():
     result = run("demo")
     assert "breast_cancer" in result.stdout
     assert "of what is possible at most" in result.stdout
-    rows = json.loads(run("demo", "--json").stdout)
+    rows = json.loads(run("demo", "--json").stdout)["data_sets"]
     for row in rows:
         assert row["asw"] <= row["upper_bound_smallest"] <= row["upper_bound"] <= 1
 

@@ -211,7 +211,8 @@ def test_evaluate_as_json():
     options = ("--true-labels", "truth.npy", "--metric", "l1", "--json")
     facts = json.loads(run("evaluate", "x.npy", "labels.npy", *options).stdout)
     page = silchunk.evaluate(X, LABELS, metric="manhattan", true_labels=LABELS // 2)
-    assert facts == {"source": "x.npy", **page.facts()}
+    of = {"command": "evaluate", "silchunk": silchunk.__version__, "source": "x.npy"}
+    assert facts == {**of, **page.facts()}
     assert facts["agreement"]["ari"] == silchunk.compare_labels(LABELS // 2, LABELS).ari
 
 

@@ -19,7 +19,7 @@ README = (ROOT / "README.md").read_text()
 
 PAGES = {
     name: (ROOT / "docs" / f"{name}.md").read_text()
-    for name in ("bounds", "silhouettes", "clustering")
+    for name in ("bounds", "silhouettes", "clustering", "input", "interoperability", "choosing-k")
 }
 
 
@@ -90,6 +90,8 @@ def test_readme_shows_the_demo(tmp_path):
 def test_readme_command_lines_run(tmp_path):
     np.save(tmp_path / "points.npy", np.random.default_rng(0).random((300, 4)))
     np.save(tmp_path / "labels.npy", np.arange(300) % 3)
+    table = np.random.default_rng(0).random((300, 4))
+    np.savetxt(tmp_path / "points.csv", table, delimiter=",", header="a,b,c,d", comments="")
     shown = [line for block in blocks("console") for line in block.splitlines()]
     commands = [line[2:] for line in shown if line.startswith("$ silchunk ")]
     assert len(commands) >= 3

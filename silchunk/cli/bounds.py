@@ -25,6 +25,7 @@ from silchunk.cli.base import (
     refuse_existing,
     reported,
     say_written,
+    shown,
     write_whole,
 )
 from silchunk.cli.execution import computes, with_checkpoint
@@ -117,7 +118,7 @@ def bound(
         "dtype": dtype,
         "validate": validate,
         "memory": memory,
-        "progress": True,
+        "progress": shown(),
     }
     if sample_size is not None:
         if any(option is not None for option in (curve, samples, labels, cluster_sizes)):
@@ -163,12 +164,15 @@ def bound(
 @app.command()
 @reported
 def demo(json_: JsonOption = False) -> None:
-    """Cluster four real data sets and show how close each clustering comes to its bound."""
+    """Cluster four real data sets and show how close each clustering comes to its bound.
+
+    Example: silchunk demo
+    """
     from silchunk import demo as demonstration
 
     rows = demonstration.run()
     if json_:
-        print_json([dataclasses.asdict(row) for row in rows])
+        print_json({"data_sets": [dataclasses.asdict(row) for row in rows]})
     else:
         demonstration.show(rows)
 

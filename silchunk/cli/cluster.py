@@ -22,20 +22,13 @@ from silchunk.cli.base import (
     refuse_existing,
     reported,
     say_written,
+    shown,
     write_whole,
 )
 from silchunk.cli.execution import computes, with_checkpoint
+from silchunk.cluster.names import ALGORITHMS
 from silchunk.errors import InputError, OutputExistsError
 
-# How people call the estimators.
-ALGORITHMS = {
-    "ksil": "KSil",
-    "spherical-ksil": "SphericalKSil",
-    "kmeans": "KMeans",
-    "lof-kmeans": "LOFKMeans",
-    "ilof-kmeans": "ILOFKMeans",
-    "ow-kmeans": "OWKMeans",
-}
 # Of more points a page takes too long; a score from so many of them, or two of each cluster, does.
 EVALUATED_POINTS = 100_000
 SAMPLED_POINTS = 1_000
@@ -190,7 +183,7 @@ def cluster(
         random_state=random_state,
         checkpoint=checkpoint,
         memory=memory,
-        progress=True,
+        progress=shown(),
         **_options_for(algorithm, options),
     )
     began = time.perf_counter()
@@ -309,7 +302,6 @@ def _facts(src: str, algorithm: str, estimator: Any, seconds: float) -> dict[str
         "history": [one._asdict() for one in estimator.history_],
         "random_state": estimator.random_state,
         "seconds": seconds,
-        "silchunk": silchunk.__version__,
     }
 
 

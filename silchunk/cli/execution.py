@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,14 +11,16 @@ from typing import Annotated, Any
 
 import typer
 
+from silchunk.cli.commands import WHERE
+from silchunk.cli.inputs import reads
+from silchunk.cli.speaking import add_options, begin_again, go_on
 from silchunk.errors import InputError, StoppedError
-
-PANEL = "Where to compute"
 
 SchedulerOption = Annotated[
     str | None,
     typer.Option(
         "--scheduler",
+        rich_help_panel=WHERE,
         metavar="ADDRESS",
         help="Dask scheduler to compute with: tcp://host:8786, or tls://host:8786.",
         show_default=False,
@@ -29,6 +30,7 @@ SchedulerFileOption = Annotated[
     Path | None,
     typer.Option(
         "--scheduler-file",
+        rich_help_panel=WHERE,
         help="File that the Dask scheduler to compute with writes its address to.",
         show_default=False,
     ),
@@ -37,6 +39,7 @@ WorkersOption = Annotated[
     int | None,
     typer.Option(
         "--workers",
+        rich_help_panel=WHERE,
         min=1,
         help="Compute in so many processes, started for this command on this machine.",
         show_default=False,
@@ -46,6 +49,7 @@ ThreadsOption = Annotated[
     int | None,
     typer.Option(
         "--threads",
+        rich_help_panel=WHERE,
         min=1,
         help="Panels at once, of each of the --workers if there are any. [default: all cores]",
         show_default=False,
@@ -55,6 +59,7 @@ TimeLimitOption = Annotated[
     str | None,
     typer.Option(
         "--time-limit",
+        rich_help_panel=WHERE,
         metavar="TIME",
         help="End in good order, with code 75, after 55m, 1h30m, or 1:30:00.",
         show_default=False,
@@ -86,22 +91,15 @@ def computes(
     """
 
     def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        command = reads(command)
+
         @wraps(command)
         def run(**given: Any) -> None:
             options = {name: given.pop(name) for name in OPTIONS}
-            with _running(records(given), **options):
+            with _running(given, records(given), **options):
                 command(**given)
 
-        own = inspect.signature(command, eval_str=True)
-        added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-            for name, kind in OPTIONS.items()
-        ]
-        run.__signature__ = own.replace(  # type: ignore[attr-defined]
-            parameters=[*own.parameters.values(), *added]
-        )
-        types = {name: one.annotation for name, one in own.parameters.items()}
-        run.__annotations__ = {**types, **OPTIONS}
+        add_options(run, command, OPTIONS, default=None)
         return run
 
     return with_options
@@ -124,6 +122,7 @@ def with_checkpoint(options: dict[str, Any]) -> bool:
 
 @contextmanager
 def _running(
+    given: dict[str, Any],
     recorded: bool,
     *,
     threads: int | None,
@@ -136,21 +135,24 @@ def _running(
     from silchunk.stopping import stop_on_signals
 
     seconds = None if time_limit is None else parsed_seconds(time_limit)
-    with (
-        stop_on_signals(seconds, interrupts=recorded),
-        connected(
-            address=scheduler, scheduler_file=scheduler_file, workers=workers, threads=threads
-        ),
-    ):
-        try:
+    try:
+        with (
+            stop_on_signals(seconds, interrupts=recorded),
+            connected(
+                address=scheduler, scheduler_file=scheduler_file, workers=workers, threads=threads
+            ),
+        ):
             yield
-        except StoppedError as error:
-            if recorded:
-                raise
-            raise StoppedError(
-                "stopped as asked before the end. This command has recorded nothing, so the same "
-                "command begins anew"
-            ) from error
+    except StoppedError as error:
+        if recorded:
+            error.add_note(go_on())
+            raise
+        anew = StoppedError(
+            "stopped as asked before the end. This command has recorded nothing, so the same "
+            "command begins anew."
+        )
+        anew.add_note(begin_again(given))
+        raise anew from error
 
 
 def parsed_seconds(text: str) -> float:

@@ -21,6 +21,8 @@ from silchunk.cli.base import (
     print_json,
     refuse_existing,
     reported,
+    say_written,
+    shown,
 )
 from silchunk.cli.execution import computes, never
 
@@ -104,12 +106,12 @@ def score(
         dtype=dtype,
         validate=validate,
         memory=memory,
-        progress=True,
+        progress=shown(),
     )
     seconds = time.perf_counter() - began
     if table is not None:
         result.to_zarr(table)
-        typer.echo(f"wrote {table}", err=True)
+        say_written(table)
     if json_:
         print_json(_facts(src, result, seconds))
     elif average is not None:
@@ -151,7 +153,7 @@ def evaluate(
         dtype=dtype,
         validate=validate,
         memory=memory,
-        progress=True,
+        progress=shown(),
     )
     if json_:
         print_json({"source": src, **page.facts()})

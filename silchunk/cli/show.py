@@ -36,7 +36,6 @@ def bound_facts(
         "cluster_sizes": None if result.sized is None else dataclasses.asdict(result.sized),
         "seconds": seconds,
         "peak_bytes_planned": result.plan.peak_bytes,
-        "silchunk": silchunk.__version__,
     }
 
 
@@ -84,7 +83,6 @@ def sampled_facts(
         "score": asw,
         "bounds": _entries(result),
         "seconds": seconds,
-        "silchunk": silchunk.__version__,
     }
 
 

@@ -22,6 +22,7 @@ from silchunk.cli.base import (
     print_json,
     reported,
     say_written,
+    shown,
 )
 from silchunk.cli.execution import always, computes, never
 
@@ -82,9 +83,9 @@ def distances(
         memory=memory,
         resume=resume,
         overwrite=overwrite,
-        progress=True,
+        progress=shown(),
     )
-    _show(made, json_, time.perf_counter() - began)
+    _show(src, made, json_, time.perf_counter() - began)
 
 
 @app.command("import")
@@ -122,9 +123,9 @@ def import_(
         memory=memory,
         resume=resume,
         overwrite=overwrite,
-        progress=True,
+        progress=shown(),
     )
-    _show(made, json_, time.perf_counter() - began)
+    _show(src, made, json_, time.perf_counter() - began)
 
 
 @app.command()
@@ -141,13 +142,26 @@ def export(
         ),
     ],
     memory: MemoryOption = None,
+    json_: JsonOption = False,
 ) -> None:
     """Write a stored matrix to a plain .npy file or Zarr array.
 
     Example: silchunk export d.zarr matrix.npy
     """
-    silchunk.export_distances(store, out, memory=memory, progress=True)
+    began = time.perf_counter()
+    silchunk.export_distances(store, out, memory=memory, progress=shown())
     say_written(out)
+    if json_:
+        matrix = silchunk.open_distances(store)
+        print_json(
+            {
+                "source": str(store),
+                "path": out,
+                "shape": matrix.shape,
+                "dtype": str(matrix.dtype),
+                "seconds": time.perf_counter() - began,
+            }
+        )
 
 
 @app.command()
@@ -157,7 +171,7 @@ def info(store: Store, json_: JsonOption = False) -> None:
 
     Example: silchunk info d.zarr
     """
-    _show(silchunk.open_distances(store), json_, None)
+    _show(str(store), silchunk.open_distances(store), json_, None)
 
 
 @app.command()
@@ -177,16 +191,19 @@ def verify(
 
     Example: silchunk verify d.zarr --repair
     """
-    found = silchunk.verify_distances(store, repair, X=source, memory=memory, progress=True)
+    began = time.perf_counter()
+    found = silchunk.verify_distances(store, repair, X=source, memory=memory, progress=shown())
     if json_:
         print_json(
             {
+                "source": str(store),
                 "path": found.path,
                 "panels": found.n_panels,
                 "damaged": list(found.damaged),
                 "faults": list(found.faults),
                 "repaired": found.repaired,
                 "ok": found.ok,
+                "seconds": time.perf_counter() - began,
             }
         )
     else:
@@ -199,10 +216,10 @@ def _bits(text: str) -> int | str:
     return int(text) if text.isdigit() else text
 
 
-def _show(matrix: silchunk.DistanceMatrix, as_json: bool, seconds: float | None) -> None:
+def _show(src: str, matrix: silchunk.DistanceMatrix, as_json: bool, seconds: float | None) -> None:
     header: dict[str, Any] = dict(matrix.header)
     if as_json:
-        facts = {"path": matrix.path, "bytes": matrix.nbytes_stored, **header}
+        facts = {"source": src, "path": matrix.path, "bytes": matrix.nbytes_stored, **header}
         print_json(facts if seconds is None else {**facts, "seconds": seconds})
         return
     typer.echo(repr(matrix))
