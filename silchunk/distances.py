@@ -17,6 +17,7 @@ from silchunk.engine import Scheduler
 from silchunk.errors import DamagedStoreError, InputError
 from silchunk.plan import format_bytes
 from silchunk.progress import Progress
+from silchunk.readers import split
 from silchunk.rows import ALL, Block
 from silchunk.storage import Layout, is_store, layout_of, local_path, read_metadata, read_shard
 from silchunk.verify import Verification, verify_distances
@@ -210,7 +211,7 @@ def folder_of(X: Any) -> Path | None:
         return None
     text = os.fspath(X)
     elsewhere = storage.ADDRESS.match(text) and not text.startswith("file://")
-    return None if elsewhere else local_path(text)
+    return None if elsewhere else local_path(split(text)[0])
 
 
 def find_store(X: Any) -> DistanceMatrix | None:

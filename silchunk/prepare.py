@@ -224,7 +224,7 @@ def prepared(
         elif held:
             source = in_memory(source)
         if where.distributed:
-            named = kept.path if kept is not None else folder_of(X)
+            named = getattr(source, "path", None) or folder_of(X)
             where.check_visible(scratch, *([] if named is None else [named]))
             source = on_disk(source, scratch)
         if name == "precomputed":

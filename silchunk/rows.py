@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,36 +169,6 @@ class ZarrRows:
 
 
 @dataclass(frozen=True)
-class CsrRows:
-    """Rows of a sparse matrix in compressed sparse row format, read as dense ones."""
-
-    data: Block
-    indices: Block
-    indptr: Block
-    shape: tuple[int, int]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.data.dtype
-
-    @property
-    def chunk_rows(self) -> int:
-        return 1
-
-    @property
-    def resident_bytes(self) -> int:
-        return int(self.data.nbytes + self.indices.nbytes + self.indptr.nbytes)
-
-    def rows(self, start: int, stop: int, columns: slice = ALL) -> Block:
-        pointers = self.indptr[start : stop + 1]
-        entries = slice(pointers[0], pointers[-1])
-        block = np.zeros((stop - start, self.shape[1]), float_dtype(self.dtype))
-        row = np.repeat(np.arange(stop - start), np.diff(pointers))
-        block[row, self.indices[entries]] = self.data[entries]
-        return np.ascontiguousarray(block[:, columns])
-
-
-@dataclass(frozen=True)
 class SelectedRows:
     """Some rows of a source, and of a distance matrix the same columns."""
 
@@ -348,6 +318,9 @@ def on_disk(source: RowSource, scratch: Path) -> RowSource:
     """The same rows where another process on a shared file system can read them."""
     if not source.resident_bytes:
         return source
+    stored: Callable[[Path], RowSource] | None = getattr(source, "stored", None)
+    if stored is not None:  # it knows a better way than to write all of its rows
+        return stored(scratch)
     return copy_to_npy(source, scratch / "input.npy")
 
 

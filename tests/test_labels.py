@@ -305,9 +305,9 @@ def test_what_is_no_sequence(wrong):
 def test_paths_that_hold_no_labels(tmp_path):
     with pytest.raises(InputNotFoundError, match="clusters: there is no file or folder 'abc'"):
         read_labels("abc", 3, name="clusters")
-    (tmp_path / "labels.csv").write_text("a,b,c")
-    with pytest.raises(InputTypeError, match=r"labels: .*reads \.npy files and Zarr arrays"):
-        read_labels(tmp_path / "labels.csv", 3)
+    (tmp_path / "labels.xlsx").write_text("a,b,c")
+    with pytest.raises(InputTypeError, match=r"labels: .*reads \.npy files, Zarr arrays"):
+        read_labels(tmp_path / "labels.xlsx", 3)
     np.save(tmp_path / "objects.npy", np.array([1, "a"], object))
     with pytest.raises(InputError, match=r"labels: .* is not a readable \.npy file: .*Python obj"):
         read_labels(tmp_path / "objects.npy", 2)

@@ -28,7 +28,10 @@ from silchunk.cli.execution import computes, never
 
 LabelsArgument = Annotated[
     str,
-    typer.Argument(help="One label for each point: a .npy file or a Zarr array.", metavar="LABELS"),
+    typer.Argument(
+        help="One label for each point: a .npy file, a Zarr array, or FILE:COLUMN of a table.",
+        metavar="LABELS",
+    ),
 ]
 NoiseOption = Annotated[
     str | None,
