@@ -18,8 +18,9 @@ import dask.system
 import dask.utils
 
 from silchunk import machine
-from silchunk.errors import ClusterError, InputError
+from silchunk.errors import ClusterError, InputError, StoppedError
 from silchunk.remote import lost_seconds
+from silchunk.stopping import stop_requested
 
 # What processes started here listen on.
 LOOPBACK = "127.0.0.1"
@@ -204,4 +205,8 @@ def _address(address: str | None, scheduler_file: str | os.PathLike[str] | None)
                     f"{file} {'does not exist' if missing else 'holds no scheduler address'} after "
                     f"{lost_seconds():g} seconds. Start the scheduler with --scheduler-file {file}."
                 ) from error
+        if stop_requested.is_set():
+            raise StoppedError(
+                "stopped as asked, waiting for a scheduler. Run the same again to go on."
+            )
         time.sleep(LOOK_SECONDS)

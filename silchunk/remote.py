@@ -11,9 +11,10 @@ import platform
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -23,7 +24,14 @@ from weakref import WeakKeyDictionary
 import dask
 import dask.utils
 
-from silchunk.errors import ClusterError, InputNotFoundError, warn
+from silchunk.errors import (
+    ClusterError,
+    InputError,
+    InputNotFoundError,
+    SilchunkError,
+    StoppedError,
+    warn,
+)
 from silchunk.inbox import Inbox
 from silchunk.plan import PanelRange, format_bytes
 from silchunk.stopping import stop_requested
@@ -41,8 +49,10 @@ SENT_AHEAD = 2
 ROUNDS = 3
 # Seconds between looks at which workers there are.
 POLL_SECONDS = 5.0
-# Seconds for workers to answer a question that takes no work.
+# Seconds for the scheduler and workers to answer a question that takes no work.
 ANSWER_SECONDS = 60.0
+# Seconds between looks at what is about to change.
+LOOK_SECONDS = 0.2
 # Seconds without a single worker, or without a scheduler, after which a job gives up.
 LOST_SECONDS = 60.0
 # What must be the same everywhere, and what had better be.
@@ -56,8 +66,13 @@ _checked: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 def lost_seconds() -> float:
     """How long to wait for workers or the scheduler: Dask's setting ``silchunk.lost-timeout``,
     such as ``"10 minutes"``, where queued workers take long to begin."""
-    setting = dask.config.get("silchunk.lost-timeout", None)
-    return LOST_SECONDS if setting is None else float(dask.utils.parse_timedelta(setting))
+    setting = dask.config.get("silchunk.lost-timeout", LOST_SECONDS)
+    try:
+        return float(dask.utils.parse_timedelta(setting))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f'silchunk.lost-timeout is a time such as "10 minutes"; Dask has {setting!r} for it.'
+        ) from error
 
 
 def workers_of(client: Client) -> Workers:
@@ -66,30 +81,51 @@ def workers_of(client: Client) -> Workers:
     Raises
     ------
     ClusterError
-        There is none, or one that runs other versions.
+        There is none, or one that runs other versions, or the scheduler does not answer.
     """
-    if client.status != "running":
+    if not _reconnected(client):
         raise ClusterError(f"the Dask client is {client.status}; connect a new one.")
-    workers = _workers(client)
-    if not workers:
-        log.info("waiting up to %g s for a worker", lost_seconds())
-        try:
-            client.wait_for_workers(1, timeout=lost_seconds())
-        except TimeoutError as error:
-            raise ClusterError(_no_workers(client)) from error
-        workers = _workers(client)
-    check_versions(client, workers)
+    with _answering(client):
+        workers = _workers(client) or _first_workers(client)
+        check_versions(client, workers)
     return workers
 
 
+def _first_workers(client: Client) -> Workers:
+    log.info("waiting up to %g s for a worker", lost_seconds())
+    until = time.monotonic() + lost_seconds()
+    wanted = client.submit(int, pure=False)  # clusters that adapt start workers where there is work
+    try:
+        while time.monotonic() < until:
+            if stop_requested.is_set():
+                raise StoppedError("stopped as asked, waiting for workers. Run the same again.")
+            time.sleep(LOOK_SECONDS)
+            if workers := _workers(client):
+                return workers
+    finally:
+        wanted.release()
+    raise ClusterError(_no_workers(client))
+
+
 def check_versions(client: Client, addresses: Iterable[str]) -> None:
-    """Refuse workers that would not compute the same, each asked once."""
+    """Refuse workers that would not compute the same, each asked once.
+
+    Raises
+    ------
+    ClusterError
+        It names worker, host and versions.
+    OSError, TimeoutError
+        The scheduler does not answer.
+    """
     asked = _checked.setdefault(client, set())
     new = [address for address in addresses if address not in asked]
     if not new:
         return
     own = versions()
     for address, theirs in ask(client, versions, new).items():
+        if isinstance(theirs, OSError):  # it is gone, or has frozen: asked again at the next look
+            log.warning("worker %s does not answer: %s", address, theirs)
+            continue
         if isinstance(theirs, Exception):
             raise ClusterError(
                 f"worker {address} cannot run silchunk {own['silchunk']}: {theirs}. Install the "
@@ -104,7 +140,7 @@ def check_versions(client: Client, addresses: Iterable[str]) -> None:
             if refused:
                 raise ClusterError(f"{message}. Install the same versions there as here.")
             warn(f"{message}: last digits of results may differ from one worker to another.")
-    asked.update(new)
+        asked.add(address)
 
 
 @cache
@@ -120,11 +156,13 @@ def check_visible(client: Client, paths: Sequence[str | os.PathLike[str]]) -> No
 
     Raises
     ------
-    InputNotFoundError
-        It names worker, host and path.
+    InputNotFoundError, ClusterError
+        With worker, host and path; the scheduler or a worker does not answer.
     """
     wanted = [str(Path(path).absolute()) for path in paths]
-    for address, answer in ask(client, unseen, None, wanted).items():
+    with _answering(client):
+        answers = ask(client, unseen, None, wanted)
+    for address, answer in answers.items():
         if isinstance(answer, Exception):
             log.warning("worker %s did not say what it can see: %s", address, answer)
         elif answer["paths"]:
@@ -137,8 +175,7 @@ def check_visible(client: Client, paths: Sequence[str | os.PathLike[str]]) -> No
 
 def unseen(paths: Sequence[str]) -> dict[str, Any]:
     """Which of the paths do not exist on this host."""
-    missing = [path for path in paths if not os.path.exists(path)]
-    return {"host": socket.gethostname(), "paths": missing}
+    return {"host": socket.gethostname(), "paths": [p for p in paths if not os.path.exists(p)]}
 
 
 def ask(
@@ -148,26 +185,37 @@ def ask(
 
     Raises
     ------
-    ClusterError
-        Some have not answered within `ANSWER_SECONDS`.
+    OSError, TimeoutError
+        There is no answer within `ANSWER_SECONDS`.
     """
-    try:
-        # What Client.run does, which would wait for ever for a worker that has frozen.
-        answers: dict[str, Any] = client.sync(
-            client._run,
-            question,
-            *args,
-            workers=workers,
-            on_error="return",
-            callback_timeout=ANSWER_SECONDS,
-        )
-    except (OSError, TimeoutError) as error:
-        raise ClusterError(
-            f"the workers of {_scheduler(client)} have not all answered within "
-            f"{ANSWER_SECONDS:g} seconds: {error or type(error).__name__}. See whether one of "
-            "them hangs."
-        ) from error
+    # What Client.run does, which would wait for ever for a worker that has frozen.
+    answers: dict[str, Any] = client.sync(
+        client._run,
+        question,
+        *args,
+        workers=workers,
+        on_error="return",
+        callback_timeout=ANSWER_SECONDS,
+    )
     return answers
+
+
+def tell(client: Client, order: Callable[[], Any]) -> None:
+    """Have all workers do what a job does not depend on: who does not answer is left alone."""
+    try:
+        ask(client, order, None)
+    except (OSError, TimeoutError) as error:
+        log.warning("the workers of %s have not all answered: %s", _scheduler(client), error)
+
+
+@contextmanager
+def _answering(client: Client) -> Iterator[None]:
+    try:
+        yield
+    except SilchunkError:
+        raise
+    except (OSError, TimeoutError) as error:
+        raise ClusterError(_no_answer(client, error)) from error
 
 
 def run_panels(
@@ -178,8 +226,9 @@ def run_panels(
     running: int,
     task_bytes: int,
 ) -> None:
-    """Run ``attempt(panel)`` for every panel on the workers of ``client``, ``running`` at once in
-    each, and put results into ``inbox``; when a stop is requested, end those that were sent."""
+    """Run ``attempt(panel)`` for every panel on the workers of ``client``, of which each is to run
+    ``running`` at once, and put results into ``inbox``; when a stop is requested, end those that
+    were sent."""
     flight = _Flight(attempt, panels, inbox, client, running, task_bytes)
     try:
         while flight.send():
@@ -188,35 +237,29 @@ def run_panels(
         flight.drop()
 
 
+@dataclass
 class _Flight:
     """The panels that have been sent and are not back yet."""
 
-    def __init__(
-        self,
-        attempt: Callable[[PanelRange], Any],
-        panels: Sequence[PanelRange],
-        inbox: Inbox,
-        client: Client,
-        running: int,
-        task_bytes: int,
-    ) -> None:
-        self.attempt = attempt
-        self.panels = panels
-        self.inbox = inbox
-        self.client = client
-        self.running = running
-        self.task_bytes = task_bytes
-        self.next = 0
-        self.flying: dict[Future, int] = {}
-        self.again: deque[int] = deque()  # panels to be sent again
-        self.given_up: Counter[int] = Counter()  # how often Dask gave up a panel
-        self.threads = 0
-        self.looked = -float("inf")
-        self.alive = time.monotonic()  # when there was last a worker, or a result
+    attempt: Callable[[PanelRange], Any]
+    panels: Sequence[PanelRange]
+    inbox: Inbox
+    client: Client
+    running: int
+    task_bytes: int
+    next: int = 0
+    flying: dict[Future, int] = field(default_factory=dict)
+    again: deque[int] = field(default_factory=deque)  # panels to be sent again
+    given_up: Counter[int] = field(default_factory=Counter)  # how often Dask gave up a panel
+    threads: int = 0
+    looked: float = -float("inf")
+    without: float | None = None  # since when no worker has been there
 
     def send(self) -> bool:
         """Send as many as keep all workers busy; returns whether any is to be waited for."""
         self._look()
+        if stop_requested.is_set() and self.without is not None:
+            return False  # who might never come is not waited for
         at_once = max(self.threads, 1)
         while len(self.flying) < SENT_AHEAD * at_once and not stop_requested.is_set():
             if self.again:
@@ -234,12 +277,11 @@ class _Flight:
         """Wait for results and pass them on."""
         import distributed
 
+        seconds = min(POLL_SECONDS, lost_seconds())
         with suppress(TimeoutError, CancelledError):  # what is cancelled is done as well
-            distributed.wait(self.flying, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+            distributed.wait(list(self.flying), timeout=seconds, return_when="FIRST_COMPLETED")
         for future in [one for one in self.flying if one.done()]:
             self._take(future)
-        if time.monotonic() - self.alive > lost_seconds():
-            raise ClusterError(_no_workers(self.client))
 
     def drop(self) -> None:
         """Have the cluster forget what has not ended."""
@@ -247,32 +289,34 @@ class _Flight:
             self.client.cancel(list(self.flying))
 
     def _look(self) -> None:
-        """See, now and then, which workers there are."""
-        if self.client.status != "running":
-            self._wait_for_scheduler()
+        """See, now and then, which workers there are; none for too long is an error."""
         now = time.monotonic()
+        if not _reconnected(self.client):
+            if not stop_requested.is_set():
+                raise ClusterError(
+                    f"the scheduler {_scheduler(self.client)} is gone. What has been recorded is "
+                    "kept: start a cluster and run the same again to go on."
+                )
+            self.without = now
+            return
         if self.threads and now - self.looked < POLL_SECONDS:
             return
+        self.looked = now
+        lacking = _no_workers(self.client)
         try:
             workers = _workers(self.client)
-        except (OSError, TimeoutError):  # the next look sees whether the scheduler is back
-            return
-        self.looked = now
-        self.threads = sum(min(self.running, one["nthreads"]) for one in workers.values())
-        if workers:
-            self.alive = now
             check_versions(self.client, workers)
-
-    def _wait_for_scheduler(self) -> None:
-        """Let the client look for the scheduler that it has lost."""
-        until = time.monotonic() + lost_seconds()
-        while self.client.status == "connecting" and time.monotonic() < until:
-            time.sleep(0.1)
-        if self.client.status != "running":
-            raise ClusterError(
-                f"the scheduler {_scheduler(self.client)} is gone. What has been recorded is kept: "
-                "start a cluster and run the same again to go on."
-            )
+        except (OSError, TimeoutError) as error:  # the next look sees whether it is back
+            lacking, workers = _no_answer(self.client, error), {}
+        ready = [one for one in workers.values() if one["status"] == "running"]
+        self.threads = sum(min(self.running, one["nthreads"]) for one in ready)
+        # One that is paused for its memory may be at a task.
+        if ready or any(_executing(one) for one in workers.values()):
+            self.without = None
+        elif self.without is None:
+            self.without = now
+        elif now - self.without > lost_seconds():
+            raise ClusterError(self._paused(workers) if workers else lacking)
 
     def _take(self, future: Future) -> None:
         from distributed import KilledWorker
@@ -280,20 +324,19 @@ class _Flight:
         index = self.flying[future]
         try:
             result = future.result(timeout=POLL_SECONDS)
-        except TimeoutError:
+        except (TimeoutError, OSError):
             if future.status == "error":
                 raise
-            return  # its worker died with the result: Dask computes it again
+            return  # lost with its worker, or with the scheduler; Dask computes it again
         except KilledWorker as error:
             self._send_again(future, self._killed(index, error), error)
         except CancelledError as error:
             start, stop = self.panels[index]
-            self._send_again(
-                future, f"the cluster dropped rows {start:,} to {stop:,}: {error}", error
-            )
+            message = f"the cluster dropped rows {start:,} to {stop:,}: {error}"
+            self._send_again(future, message, error)
         else:
             del self.flying[future]
-            self.alive = time.monotonic()
+            self.without = None
             self.inbox.put(index, result)
         future.release()
 
@@ -306,15 +349,24 @@ class _Flight:
         self.again.append(index)
         self.looked = -float("inf")
 
+    def _paused(self, workers: Workers) -> str:
+        address, worker = min(workers.items())
+        return (
+            f"no worker has taken a task for {lost_seconds():g} seconds: {address}, with "
+            f"{_limit(worker['memory_limit'])}, is {worker['status']}. Dask pauses workers that "
+            f"come near their limit; one task needs {format_bytes(self.task_bytes)} beside what "
+            "the process takes. Lower memory=, or give workers more."
+        )
+
     def _killed(self, index: int, error: Any) -> str:
         start, stop = self.panels[index]
         worker = error.last_worker
-        limit = f"{format_bytes(worker.memory_limit)}" if worker.memory_limit else "no limit"
         return (
-            f"workers died again and again over rows {start:,} to {stop:,}, most likely out of "
+            f"workers died again and again over rows {start:,} to {stop:,}, killed or out of "
             f"memory: one task needs {format_bytes(self.task_bytes)} beside what the process "
-            f"takes, and worker {worker.address} had {limit} for {worker.nthreads} of them. Lower "
-            "memory= so that it fits the workers' limit, or give each worker fewer threads"
+            f"takes, and worker {worker.address} had {_limit(worker.memory_limit)} for "
+            f"{worker.nthreads} of them. Lower memory= so that it fits the workers' limit, or give "
+            "each worker fewer threads"
         )
 
 
@@ -323,14 +375,40 @@ def _workers(client: Client) -> Workers:
     scheduler = client.scheduler
     if scheduler is None:
         raise OSError("there is no connection to the scheduler")
-    identity = client.sync(scheduler.identity, n_workers=-1, callback_timeout=ANSWER_SECONDS)
+    seconds = min(ANSWER_SECONDS, lost_seconds())
+    identity = client.sync(scheduler.identity, n_workers=-1, callback_timeout=seconds)
     workers: Workers = identity["workers"]
     return workers
+
+
+def _reconnected(client: Client) -> bool:
+    """Whether the client is connected; it looks by itself for a scheduler that it has lost."""
+    until = time.monotonic() + lost_seconds()
+    while client.status == "connecting" and time.monotonic() < until:
+        if stop_requested.is_set():
+            return False
+        time.sleep(LOOK_SECONDS)
+    return bool(client.status == "running")
+
+
+def _executing(worker: dict[str, Any]) -> bool:
+    return bool(worker["metrics"].get("task_counts", {}).get("executing"))
+
+
+def _limit(nbytes: int | None) -> str:
+    return format_bytes(nbytes) if nbytes else "no limit"
 
 
 def _scheduler(client: Client) -> str:
     scheduler = client.scheduler
     return "of the client" if scheduler is None else str(scheduler.address)
+
+
+def _no_answer(client: Client, error: Exception) -> str:
+    return (
+        f"the scheduler {_scheduler(client)}, or one of its workers, does not answer: "
+        f"{error or type(error).__name__}. See whether it hangs."
+    )
 
 
 def _no_workers(client: Client) -> str:

@@ -6,15 +6,36 @@ import logging
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from silchunk.errors import StoppedError
 
 log = logging.getLogger("silchunk")
 
+
+class Flag:
+    """Set or not. Unlike `threading.Event` it has no lock, which a signal handler that interrupts
+    another one would wait for in vain."""
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def is_set(self) -> bool:
+        """Whether it is set."""
+        return self._set
+
+    def set(self) -> None:
+        """Set it."""
+        self._set = True
+
+    def clear(self) -> None:
+        """Unset it."""
+        self._set = False
+
+
 # Set by a signal or the clock while `stop_on_signals` is in force: no further task begins.
-stop_requested = threading.Event()
+stop_requested = Flag()
 
 
 @contextmanager
@@ -40,14 +61,16 @@ def stop_on_signals(time_limit: float | None = None, interrupts: bool = True) ->
     before = {number: signal.getsignal(number) for number in signals}
 
     def stop(number: int, frame: Any) -> None:
-        log.warning("%s: ending after the panels under way", signal.Signals(number).name)
         stop_requested.set()
+        # What was interrupted may be at writing to the same stream.
+        with suppress(RuntimeError):
+            log.warning("%s: ending after the panels under way", signal.Signals(number).name)
         if interrupts:
             signal.signal(signal.SIGINT, before[signal.SIGINT])
 
     def time_is_up() -> None:
-        log.warning("the time limit is reached: ending after the panels under way")
         stop_requested.set()
+        log.warning("the time limit is reached: ending after the panels under way")
 
     clock = None if time_limit is None else threading.Timer(time_limit, time_is_up)
     for number in signals:
@@ -66,6 +89,7 @@ def stop_on_signals(time_limit: float | None = None, interrupts: bool = True) ->
     finally:
         if clock is not None:
             clock.cancel()
+            clock.join()  # or it might stop the next job
         for number, handler in before.items():
             signal.signal(number, handler)
         stop_requested.clear()

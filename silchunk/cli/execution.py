@@ -156,8 +156,11 @@ def _running(
 
 
 def parsed_seconds(text: str) -> float:
-    """``55m``, ``1h30m``, ``90`` (seconds), ``1:30:00`` or ``1-12:00:00`` (days-) as seconds."""
-    clock = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+)(?::(\d+))?", text)
+    """``55m``, ``1h30m``, ``90`` (seconds), ``1:30:00`` or ``1-12:00:00`` (days-) as seconds.
+
+    Not ``55:00``, which is minutes to some queues and hours to others.
+    """
+    clock = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", text)
     units = re.fullmatch(r"(?:\d+(?:\.\d+)?[dhms])+", text)
     if clock is not None:
         days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())

@@ -129,14 +129,11 @@ def checked_weights(sample_weight: Any, n: int) -> Vector:
     return weights
 
 
-def label_vectors(job: Job) -> tuple[LabelVector, LabelVector]:
+def label_vectors(job: Job) -> list[LabelVector]:
     """Room for the labels of two iterations, where all tasks can write to it."""
     if job.table.path is None and not job.where.distributed:
-        return LabelVector.in_memory(job.n), LabelVector.in_memory(job.n)
-    first, second = (
-        LabelVector.in_file(job.n, job.scratch / f"labels-{turn}.npy") for turn in (0, 1)
-    )
-    return first, second
+        return [LabelVector.in_memory(job.n) for _ in range(2)]
+    return [LabelVector.in_file(job.n, job.scratch / f"labels-{turn}.npy") for turn in range(2)]
 
 
 def fit(
@@ -172,6 +169,7 @@ def fit(
         keep = partial(_keep, checkpoint, callback, replace(kept, run=run))
         iterate(job, weighed, state, rules, labels, keep, reweigh)
         # Where the last iteration has moved the centres to has not been looked at yet.
+        labels[0] = labels[0].renewed()
         found = _labelled(job, weighed, state.centres, rules, labels[0])
         rank = rules.rank(found)
         if not state.best_rank.above(rank):
@@ -188,6 +186,7 @@ def fit(
     best = kept.best
     assert best is not None
     if found is None or weighed is not points:
+        labels[0] = labels[0].renewed()
         found = _labelled(job, points, best.best, rules, labels[0])
     return Fitted(best.best, labels[0].whole(), found, best.history)
 

@@ -170,7 +170,7 @@ def iterate(
     points: Points,
     state: State,
     rules: Rules,
-    labels: tuple[LabelVector, LabelVector],
+    labels: list[LabelVector],
     keep: Callable[[State], None],
     reweigh: Reweigh | None = None,
 ) -> None:
@@ -179,7 +179,7 @@ def iterate(
     Parameters
     ----------
     labels : two LabelVector
-        Those of the last iteration are in one of them, by turns.
+        Those of the last iteration are in one of them, by turns, renewed for each.
     keep : callable
         Called with the state after each iteration.
     reweigh : callable, optional
@@ -191,7 +191,7 @@ def iterate(
         run_pass(job, points, state.before, Weighing(), "labels", labels=labels[(n_done - 1) % 2])
     while not state.done:
         n_done = len(state.history)
-        own = labels[n_done % 2]
+        own = labels[n_done % 2] = labels[n_done % 2].renewed()
         found = run_pass(
             job,
             points,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from silchunk.disk import room_for
 
 @dataclass(frozen=True)
 class LabelVector:
-    """One int32 label for each point; tasks write disjoint ranges of it.
+    """One int32 label for each point, by one pass; tasks write disjoint ranges of it.
 
     Writing a range again writes the same, so a task may be repeated.
     """
@@ -41,6 +42,21 @@ class LabelVector:
             offset = stream.tell()
             os.posix_fallocate(stream.fileno(), offset, 4 * n)
         return cls(None, str(path), offset)
+
+    def renewed(self) -> LabelVector:
+        """Where to put the labels of another pass, once these are not needed: a file of another
+        name, since a worker that was taken for dead may yet write to this one.
+
+        Raises
+        ------
+        DiskFullError
+        """
+        if self.path is None:
+            return self
+        old = Path(self.path)
+        n = (old.stat().st_size - self.offset) // 4
+        old.unlink()
+        return LabelVector.in_file(n, old.with_name(f"labels-{uuid.uuid4().hex}.npy"))
 
     def read(self, start: int, stop: int) -> Vector:
         """Labels of a range of rows, not to be written to."""
