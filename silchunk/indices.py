@@ -302,7 +302,9 @@ def _clustered(
 
     def needs_of(n: int, known: Labels) -> Needs:
         # A number for each point.
-        return Needs(outputs=0, row_results=4, result_bytes=8 * n, clusters=known.n_clusters)
+        return Needs(
+            outputs=0, row_results=4, result_bytes=8 * n, clusters=known.n_clusters, passes=2
+        )
 
     with labelled_job(X, labels, noise, arguments, needs_of) as ready:
         yield ready

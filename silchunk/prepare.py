@@ -27,6 +27,7 @@ from silchunk.progress import Progress
 from silchunk.row_table import RowTable
 from silchunk.rows import (
     DaskRows,
+    RememberedRows,
     RowSource,
     float_dtype,
     in_memory,
@@ -40,6 +41,8 @@ Vector = np.ndarray[Any, np.dtype[Any]]
 HELD_SHARE = 8
 # Nor is it to take what tasks need where a budget is not much above what the libraries take.
 HELD_SHARE_BEYOND = 4
+# The same where there are several passes, whose tasks need little.
+REMEMBERED_SHARE_BEYOND = 2
 # Metrics whose parameters, unless given, come from all points, as scikit-learn has it.
 FITTED_METRICS = ("seuclidean", "mahalanobis")
 
@@ -73,6 +76,7 @@ class Needs:
     point_copies: int = 0  # of all points that are held beside the input
     centres: int = 0  # as in `plan_panels`
     sample_bytes: Callable[[int], int] | None = None  # of points that are held, by features
+    passes: int = 1  # over the points; where there are more, more of them are held
 
 
 @dataclass(frozen=True)
@@ -193,7 +197,11 @@ def prepared(
         nbytes = n * width * 8
         held = nbytes <= held_bytes and not where.distributed
         held = held and (name != "precomputed" or isinstance(source, DaskRows))
-        input_bytes = max(source.resident_bytes, nbytes if held else 0)
+        remembered = 0
+        if not held and needs.passes > 1 and _may_be_remembered(source, where):
+            needed = n * (width * float_dtype(source.dtype).itemsize + 1)
+            remembered = needed if needed <= _rememberable_bytes(budget) else 0
+        input_bytes = max(source.resident_bytes, remembered, nbytes if held else 0)
         rows = n if needs.sampled_rows is None else needs.sampled_rows
         table_bytes = 8 * rows * needs.table_columns
         table_in_memory = table_bytes <= held_bytes
@@ -223,6 +231,8 @@ def prepared(
             source = source.computed(scratch, held_bytes if held else 0)
         elif held:
             source = in_memory(source)
+        elif remembered:
+            source = RememberedRows.of(source)
         if where.distributed:
             named = getattr(source, "path", None) or folder_of(X)
             where.check_visible(scratch, *([] if named is None else [named]))
@@ -265,6 +275,15 @@ def _held_bytes(budget: int) -> int:
     """What of the input, and of a table of results, may be held in memory."""
     beyond_libraries = max(0, budget - plan.RUNTIME_BYTES)
     return min(budget // HELD_SHARE, beyond_libraries // HELD_SHARE_BEYOND)
+
+
+def _rememberable_bytes(budget: int) -> int:
+    """What of the input may be held where several passes over it leave tasks little to hold."""
+    return max(0, budget - plan.RUNTIME_BYTES) // REMEMBERED_SHARE_BEYOND
+
+
+def _may_be_remembered(source: RowSource, where: engine.Executor) -> bool:
+    return not (where.distributed or source.resident_bytes or isinstance(source, DaskRows))
 
 
 def metric_of(X: Any, arguments: Arguments) -> str:

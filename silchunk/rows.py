@@ -289,10 +289,54 @@ class DaskRows:
         return ArrayRows(target)
 
 
+@dataclass(frozen=True)
+class RememberedRows:
+    """Rows of a source, each held in RAM from the first time that it is read.
+
+    So the first pass over them, in which several tasks read at once, is the only one that reads.
+    """
+
+    source: RowSource
+    array: Block  # (n, d) of the dtype that rows are read in
+    known: Block  # (n,) bool, whether a row is there
+
+    @classmethod
+    def of(cls, source: RowSource) -> RememberedRows:
+        """Of a source none of whose rows has been read."""
+        n = source.shape[0]
+        return cls(source, np.empty(source.shape, float_dtype(source.dtype)), np.zeros(n, bool))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.array.dtype
+
+    @property
+    def chunk_rows(self) -> int:
+        return self.source.chunk_rows
+
+    @property
+    def resident_bytes(self) -> int:
+        return int(self.array.nbytes)
+
+    def rows(self, start: int, stop: int, columns: slice = ALL) -> Block:
+        if not self.known[start:stop].all():
+            self.array[start:stop] = self.source.rows(start, stop)
+            self.known[start:stop] = True
+        return np.ascontiguousarray(self.array[start:stop, columns])
+
+
 def in_memory(source: RowSource) -> RowSource:
     """The same rows held as one array in RAM, in their stored dtype where that is a float."""
     if isinstance(source, ArrayRows):
         return source
+    if isinstance(source, RememberedRows):
+        for start, stop in _copy_ranges(source):
+            source.rows(start, stop)
+        return ArrayRows(source.array)
     n, width = source.shape
     array = np.empty((n, width), float_dtype(source.dtype))
     for start, stop in _copy_ranges(source):

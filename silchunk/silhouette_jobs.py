@@ -285,6 +285,7 @@ class ByCentroids:
             result_bytes=_label_bytes(n, clusters),
             table_columns=RESULTS,
             clusters=clusters.labels.n_clusters,
+            passes=2,
         )
 
     def run(self, job: Job, clusters: Clusters) -> None:

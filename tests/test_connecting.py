@@ -68,7 +68,22 @@ def test_times_are_read_as_batch_systems_and_people_write_them(text, seconds):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "0m", "00:00:00", "-5", "5 m", "m", "1h-", "soon", "nan", "1e3", "1.5:00:00"]
+    "text",
+    [
+        "",
+        "0",
+        "0m",
+        "00:00:00",
+        "-5",
+        "5 m",
+        "m",
+        "1h-",
+        "soon",
+        "nan",
+        "1e3",
+        "1.5:00:00",
+        "55:00",
+    ],
 )
 def test_other_times_are_refused(text):
     with pytest.raises(InputError, match="--time-limit takes a time such as 55m"):

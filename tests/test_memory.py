@@ -50,6 +50,8 @@ def points(tmp_path_factory):
     import zarr
 
     zarr.create_array(folder / "long.zarr", data=np.load(folder / "long.npy"), chunks=(5_000, 8))
+    many = rng.standard_normal((400_000, 48), dtype=np.float32)
+    zarr.create_array(folder / "remembered.zarr", data=many, chunks=(10_000, 48))
     build_distances(folder / "long.npy", folder / "long_d.zarr")
     # Compiled once, as on any machine where silchunk has run before.
     for dtype in ("float32", "float64"):
@@ -70,6 +72,9 @@ if job == "build":
     D = silchunk.build_distances(source, "d.zarr", overwrite=True, **options)
 elif job == "import":
     D = silchunk.import_distances(source, "d.zarr", overwrite=True, **options)
+elif job == "index":
+    import numpy as np
+    silchunk.davies_bouldin_score(source, np.arange(400_000) % 20, **options)
 else:
     D = silchunk.silhouette_upper_bound(source, **options)
 lines = open("/proc/self/status").read().splitlines()
@@ -88,6 +93,8 @@ print(json.dumps([peak, max(p.peak_bytes for p in planned), planned[0].budget_by
         ("build", "long.zarr", "320MiB", {"metric": "manhattan"}),
         ("import", "matrix.npy", "280MiB", {}),
         ("bound", "long_d.zarr", "300MiB", {}),
+        ("index", "remembered.zarr", "400MiB", {}),
+        ("index", "remembered.zarr", "290MiB", {}),
     ],
 )
 def test_stores_keep_to_their_plans(job, source, memory, options, points):
