@@ -58,6 +58,12 @@ if TYPE_CHECKING:
         simplified_silhouette_samples,
         simplified_silhouette_score,
     )
+    from silchunk.plots import (
+        plot_bound_curve,
+        plot_ksil_history,
+        plot_silhouette,
+        plot_sweep,
+    )
     from silchunk.points import read_points
     from silchunk.rounding import numerical_slack
     from silchunk.sampling import SampledBound
@@ -130,6 +136,10 @@ __all__ = [
     "macro_silhouette_upper_bound",
     "numerical_slack",
     "open_distances",
+    "plot_bound_curve",
+    "plot_ksil_history",
+    "plot_silhouette",
+    "plot_sweep",
     "read_points",
     "scaled",
     "silhouette_bounds",
@@ -173,6 +183,12 @@ _LAZY = {
         "simplified_silhouette_score",
     },
     "silchunk.rounding": {"numerical_slack"},
+    "silchunk.plots": {
+        "plot_bound_curve",
+        "plot_ksil_history",
+        "plot_silhouette",
+        "plot_sweep",
+    },
     "silchunk.points": {"read_points"},
     "silchunk.sampling": {"SampledBound"},
     "silchunk.scaling": {"ScaledRows", "scaled"},
