@@ -50,6 +50,25 @@ def replace_whole(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
+def take_name(temporary: Path, path: Path) -> None:
+    """Give a finished file its name, unless that has been taken meanwhile.
+
+    Raises
+    ------
+    FileExistsError
+    """
+    try:
+        os.link(temporary, path)  # unlike a rename, fails if the name is taken
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        temporary.rename(path)
+    else:
+        temporary.unlink()
+
+
 def preflight(path: Path, nbytes: int, n_files: int, freed: int = 0) -> None:
     """Refuse what cannot fit on the disk, ``freed`` bytes of which are about to be deleted.
 

@@ -42,8 +42,6 @@ log = logging.getLogger("silchunk")
 
 Task = Callable[[int, int], Any]
 
-# Reads that failed are tried again this often; nothing else is worth repeating.
-READ_RETRIES = 2
 
 LOCAL_SCHEDULERS = ("threads", "synchronous")
 
@@ -206,8 +204,11 @@ def map_panels(
                 scratch_folder(scratch_parent()) as folder,
             ):
                 sent = parcel.packed(_InTurn(attempt, running), folder)
-                remote.run_panels(sent, panels, inbox, where.client, running, task_bytes)
-            remote.tell(where.client, _clear)
+                try:
+                    remote.run_panels(sent, panels, inbox, where.client, running, task_bytes)
+                finally:
+                    if where.client.status == "running":
+                        remote.tell(where.client, _clear)
     if inbox.done < len(panels):
         raise StoppedError(
             f"stopped as asked after {inbox.done:,} of {len(panels):,} panels of this step; what "
@@ -228,7 +229,7 @@ class _Attempt:
         self.task = task
 
     def __call__(self, panel: PanelRange) -> Any:
-        for tries_left in range(READ_RETRIES, -1, -1):
+        for tries_left in range(parcel.READ_RETRIES, -1, -1):
             try:
                 with one_blas_thread():
                     return self.task(*panel)
@@ -237,7 +238,7 @@ class _Attempt:
                 if isinstance(error, SilchunkError) or not tries_left:
                     raise
                 log.warning("rows %d to %d: %s; trying again", *panel, error)
-                time.sleep(0.1)
+                time.sleep(parcel.RETRY_SECONDS)
         raise AssertionError("unreachable")
 
 

@@ -89,6 +89,12 @@ def export_distances(
             array = _new_array(LocalStore(temporary), D)
         with disk.room_for(out, raw):
             _copy(D, _CopyPanel(D, str(temporary), array), arguments)
+        missing = 0 if array is None else zarr_arrays.absent_chunks(array, described=False).absent
+        if missing:
+            raise OSError(
+                f"{missing:,} chunks that were written to {out} are not there. Do all workers see "
+                "this file system?"
+            )
         if os.path.lexists(out):
             raise OutputExistsError(f"{out} came into being meanwhile; it is left as it is.")
         temporary.rename(out)

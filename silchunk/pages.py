@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from silchunk.disk import room_for
+from silchunk.disk import room_for, take_name
 from silchunk.errors import InputNotFoundError, OutputExistsError, SilchunkError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def write_new(path: str | os.PathLike[str], page: str) -> None:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        os.link(temporary, target)  # unlike a rename, fails if the name was taken meanwhile
+        take_name(temporary, target)
     except FileExistsError as error:
         raise OutputExistsError(f"{target} exists already and is left as it is.") from error
     finally:

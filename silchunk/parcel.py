@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import pickle
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ import numpy as np
 
 # Smaller arrays travel with the task.
 LARGEST_BYTES = 1024
+# Reads that failed are tried again this often; nothing else is worth repeating.
+READ_RETRIES = 2
+RETRY_SECONDS = 0.1
 
 _lock = threading.Lock()
 _unpacked: dict[str, Callable[..., Any]] = {}
@@ -46,9 +50,20 @@ class Parcel:
         with _lock:
             task = _unpacked.get(self.name)
             if task is None:
-                task = _Unpickler(io.BytesIO(self.content), Path(self.folder)).load()
-                _unpacked[self.name] = task
+                task = _unpacked[self.name] = self._unpack()
         return task(*arguments)
+
+    def _unpack(self) -> Callable[..., Any]:
+        for tries_left in range(READ_RETRIES, -1, -1):
+            try:
+                unpickler = _Unpickler(io.BytesIO(self.content), Path(self.folder))
+                unpacked: Callable[..., Any] = unpickler.load()
+                return unpacked
+            except OSError:
+                if not tries_left:
+                    raise
+                time.sleep(RETRY_SECONDS)
+        raise AssertionError("unreachable")
 
 
 def packed(task: Callable[..., Any], folder: Path) -> Parcel:

@@ -38,6 +38,7 @@ PASSED_ON = (
     InputNotFoundError,
     InputTypeError,
     MemoryError,
+    OSError,
     StoppedError,
     StoreError,
 )

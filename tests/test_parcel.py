@@ -72,3 +72,17 @@ def test_a_process_unpacks_once_until_it_forgets(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"0\.npy"):
         box(0, 1)
     assert first.parts["x"] is not None
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_is_tried_again(tmp_path, monkeypatch):
+    box = sent(Task({"x": LARGE}, 1.0), tmp_path)
+    load, failures = np.load, [OSError(116, "Stale file handle")] * 2
+
+    def blinking(*given, **options):
+        if failures:
+            raise failures.pop()
+        return load(*given, **options)
+
+    monkeypatch.setattr(np, "load", blinking)
+    assert box(3, 5)[0] == 3 + 4
+    assert not failures

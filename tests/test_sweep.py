@@ -275,3 +275,17 @@ def test_wrong_input_is_refused_before_any_fit(tmp_path):
     np.save(tmp_path / "large.npy", np.zeros((400_000, 120), np.float32))
     with pytest.raises(OverBudgetError, match=r"Birch takes all of X at once.*or use one of ksil"):
         sweep(tmp_path / "large.npy", [2], estimator=Birch(), memory="300MiB")
+
+
+def test_a_read_that_fails_is_no_fault_of_a_number_of_clusters(tmp_path):
+    failures = [OSError(116, "Stale file handle")]
+
+    def blinking(K):
+        if failures:
+            raise failures.pop()
+        return SklearnKMeans(K, n_init=1, random_state=0).fit_predict(X)
+
+    with pytest.raises(OSError, match="Stale file handle"):
+        sweep(X, [2, 3], estimator=blinking, checkpoint=tmp_path / "kept")
+    found = sweep(X, [2, 3], estimator=blinking, checkpoint=tmp_path / "kept")
+    assert [row.reason for row in found.rows] == [None, None]

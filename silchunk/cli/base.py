@@ -23,6 +23,7 @@ from silchunk.cli.speaking import print_json as print_json
 from silchunk.cli.speaking import reported as reported
 from silchunk.cli.speaking import say_written as say_written
 from silchunk.cli.speaking import shown as shown
+from silchunk.disk import take_name
 from silchunk.errors import InputError, OutputExistsError
 
 app = Application(
@@ -151,7 +152,7 @@ def write_whole(path: Path, write: Callable[[Any], None]) -> None:
     try:
         with temporary.open("xb") as stream:
             write(stream)
-        os.link(temporary, path)  # unlike a rename, fails if the name was taken meanwhile
+        take_name(temporary, path)
     except FileExistsError as error:
         raise OutputExistsError(f"{path} exists already and is left as it is.") from error
     finally:

@@ -240,6 +240,9 @@ OPTIONS = (
     "random_state",
 )
 
+# Around names of options, which names of files and columns may be as well.
+NO_PATH, NO_MORE = r"(?<![\w\-/.'\"])", r"(?!\w|[./]\w|['\"])"
+
 # How a remedy reads in Python, and on the command line.
 WORDS = (
     (r"(?<![\w-])overwrite=True", "--overwrite"),
@@ -251,9 +254,9 @@ WORDS = (
     (r'noise="(\w+)"', r"--noise \1"),
     (r"memory= to", "--memory to"),
     (r"memory=", "--memory"),
-    (r"min_cluster_size", "--min-cluster-size"),
+    (rf"{NO_PATH}min_cluster_size{NO_MORE}", "--min-cluster-size"),
     (r"certify=True", "--certify"),
-    (rf"(?<![\w-])({'|'.join(OPTIONS)})", _option),
+    (rf"{NO_PATH}({'|'.join(OPTIONS)}){NO_MORE}", _option),
     (r"metric_params", "--param"),
     (r"import_distances", "silchunk import"),
     (r"export_distances", "silchunk export"),

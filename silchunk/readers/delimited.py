@@ -73,6 +73,8 @@ class DelimitedTable:
                 f"{described} has numbers in its first line, so that line counts as a row, and the "
                 f"columns are called {names[0]} to {names[-1]}."
             )
+        elif len(names) > 1 and _are_counted(names):
+            warn(f"{described}: its first line, 0 to {names[-1]}, is taken for the columns' names.")
         columns = [
             Column(one, _holds(pa.types, kind, None if first is None else first.column(i)))
             for i, (one, kind) in enumerate(zip(names, types, strict=True))
@@ -169,8 +171,9 @@ def _separator(line: str, usual: str) -> str:
 
 
 def _are_numbers(names: Sequence[str]) -> bool:
-    """Whether the first line is a row of data; 0, 1, 2, ... is how pandas names columns."""
-    if list(names) == [str(i) for i in range(len(names))]:
+    """Whether the first line is a row of data; 0, 1, 2, ... is how pandas names columns, but a lone
+    0 is the label of most first points."""
+    if len(names) > 1 and _are_counted(names):
         return False
     try:
         for one in names:
@@ -178,6 +181,10 @@ def _are_numbers(names: Sequence[str]) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _are_counted(names: Sequence[str]) -> bool:
+    return list(names) == [str(i) for i in range(len(names))]
 
 
 def _holds(types: Any, kind: Any, values: Any) -> str:

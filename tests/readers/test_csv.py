@@ -76,7 +76,14 @@ def test_a_first_line_of_numbers_is_a_row(tmp_path):
     with pytest.warns(SilchunkWarning, match="numbers in its first line"):
         assert np.array_equal(values(tmp_path / "t.csv"), X)
     pd.DataFrame(X).to_csv(tmp_path / "named.csv", index=False)  # its names are 0, 1, 2
-    assert np.array_equal(values(tmp_path / "named.csv"), X)
+    with pytest.warns(SilchunkWarning, match="its first line, 0 to 2, is taken for the columns' n"):
+        assert np.array_equal(values(tmp_path / "named.csv"), X)
+
+
+def test_labels_whose_first_is_zero_lose_none(tmp_path):
+    np.savetxt(tmp_path / "labels.csv", [0, 1, 1, 0], fmt="%d")
+    with pytest.warns(SilchunkWarning, match="numbers in its first line"):
+        assert read_labels(tmp_path / "labels.csv", 4).codes.tolist() == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize(
