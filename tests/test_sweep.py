@@ -278,11 +278,12 @@ def test_wrong_input_is_refused_before_any_fit(tmp_path):
 
 
 def test_a_read_that_fails_is_no_fault_of_a_number_of_clusters(tmp_path):
-    failures = [OSError(116, "Stale file handle")]
+    failed = tmp_path / "failed"
 
     def blinking(K):
-        if failures:
-            raise failures.pop()
+        if not failed.exists():
+            failed.touch()
+            raise OSError(116, "Stale file handle")
         return SklearnKMeans(K, n_init=1, random_state=0).fit_predict(X)
 
     with pytest.raises(OSError, match="Stale file handle"):
