@@ -48,6 +48,7 @@ def pauses(log: str) -> list[tuple[int, int]]:
 
 def bounds_in(log: str) -> list[dict[str, float]]:
     """The bounds of the result that a job printed as JSON."""
+    log = f"\n{log}"
     start, end = log.index("\n{\n") + 1, log.index("\n}\n") + 2
     bounds: list[dict[str, float]] = json.loads(log[start:end])["bounds"]
     return bounds
