@@ -26,7 +26,7 @@ from common import BUDGET, PEER_SIZE, machine, points, print_machine, write_json
 
 import silchunk
 from silchunk import engine
-from silchunk.connecting import connected
+from silchunk.engine.connecting import connected
 
 WORKERS = 2
 TASKS = 2000

@@ -31,8 +31,8 @@ from engine import CROWD, task_seconds, workers
 
 import silchunk
 from silchunk.cluster_size import schedule_seconds
+from silchunk.engine.remote import SENT_AHEAD
 from silchunk.plan import PREFERRED_PANEL_ROWS, plan_panels
-from silchunk.remote import SENT_AHEAD
 
 SIZES = (20_000, 100_000, 1_000_000, 10_000_000)
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

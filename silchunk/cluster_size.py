@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from silchunk import engine
+from silchunk.engine.remote import SENT_AHEAD
 from silchunk.errors import InputError, OverBudgetError
 from silchunk.estimate import Estimate
 from silchunk.inbox import LOOK_AHEAD
 from silchunk.machine import DEFAULT_SHARE
 from silchunk.plan import LEAF_ROWS, PREFERRED_PANEL_ROWS, Plan, format_bytes
-from silchunk.remote import SENT_AHEAD
 
 MIB = 1 << 20
 

@@ -12,8 +12,8 @@ import numpy as np
 import zarr
 from zarr.storage import LocalStore
 
-from silchunk import engine, journal, shard, storage
-from silchunk.engine import Scheduler
+from silchunk import journal, shard, storage
+from silchunk.engine import Scheduler, arrays
 from silchunk.errors import DamagedStoreError, InputError
 from silchunk.plan import format_bytes
 from silchunk.progress import Progress
@@ -134,7 +134,7 @@ class DistanceMatrix:
 
         Distances as stored: what `relative_error` says of them does not travel with the array.
         """
-        return engine.rows_as_dask(self, self.layout.panel_rows)
+        return arrays.rows_as_dask(self, self.layout.panel_rows)
 
     def verify(
         self,

@@ -9,7 +9,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,10 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.core.sync import sync
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
 
-from silchunk import disk, remote, storage, zarr_arrays
+from silchunk import disk, storage, zarr_arrays
 from silchunk.distances import DistanceMatrix, open_distances
 from silchunk.engine import Scheduler
-from silchunk.errors import ClusterError, InputError, OutputExistsError
+from silchunk.errors import InputError, OutputExistsError
 from silchunk.prepare import Arguments, prepared
 from silchunk.progress import Progress
 
@@ -168,11 +168,7 @@ def _copy(D: DistanceMatrix, task: _CopyPanel, arguments: Arguments) -> None:
         try:
             job.map(task, lambda _, done: None, "exporting", panels)
         except BaseException:
-            if job.where.client is None:
-                _give_up(task.token)
-            else:
-                with suppress(ClusterError, OSError):
-                    remote.ask(job.where.client, _give_up, None, task.token)
+            job.where.everywhere(_give_up, task.token)
             raise
 
 

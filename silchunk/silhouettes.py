@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from silchunk import lazy
-from silchunk.engine import Scheduler
+from silchunk.distances import find_store
+from silchunk.engine import Scheduler, arrays
+from silchunk.points import as_rows
 from silchunk.prepare import Arguments
 from silchunk.progress import Progress
 from silchunk.row_table import kept_rows
@@ -141,8 +142,9 @@ def silhouette_samples(
     array([0.9   , 0.8889, 0.    ])
     """
     if not compute:
-        return lazy.vector(  # type: ignore[no-any-return]
+        return arrays.lazy_vector(  # type: ignore[no-any-return]
             silhouette_samples,
+            lambda: (find_store(X) or as_rows(X)).shape[0],
             X,
             labels,
             metric=metric,

@@ -17,6 +17,9 @@ LEVELS = [
     {"zarr_arrays"},
     {"plan", "progress", "machine", "parcel", "sums", "buffers", "blas", "rows", "shard", "inbox"},
     {"stopping", "disk", "sparse_rows", "readers.libraries"},
+    {"engine.remote"},
+    {"engine.arrays", "engine.connecting"},
+    {"engine"},
     {"readers.scratch"},
     {"readers.tables"},
     {"readers.delimited", "readers.parquet", "readers.npz", "readers.encodings", "readers.frames"},
@@ -24,7 +27,7 @@ LEVELS = [
     {"readers"},
     {"points", "confidence"},
     {"scaling"},
-    {"labels", "journal", "pages", "remote"},
+    {"labels", "journal", "pages"},
     {"constraints", "draws", "agreement"},
     {"kernels.vectors"},
     {"kernels.distance", "kernels.bound", "kernels.transport", "condensed", "storage", "row_table"},
@@ -33,15 +36,14 @@ LEVELS = [
     {"kernels.nearest"},
     {"kernels.silhouette", "kernels.centroids", "kernels.dunn", "kernels.manhattan"},
     {"kernels.lloyd", "kernels.seeding"},
-    {"connecting"},
-    {"metric_kinds", "engine", "bound_result", "silhouette_store", "dunn_result"},
+    {"metric_kinds", "bound_result", "silhouette_store", "dunn_result"},
     {"metrics"},
     {"panels", "scan", "precomputed", "provenance", "manhattan", "silhouette_result"},
     {"symmetric", "reduction", "silhouette_bars", "tiles"},
     {"writing", "streaming", "cluster_sums"},
     {"verify"},
     {"distances"},
-    {"prepare", "lazy"},
+    {"prepare"},
     {"checkpoint", "centroids", "dunn_jobs", "labelled_jobs", "cluster.points", "cluster.names"},
     {"cluster.labels", "cluster.distances"},
     {"cluster.passes"},
@@ -118,7 +120,7 @@ def test_imports_point_one_way(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_libraries_have_one_home(module):
     heads = {name.split(".")[0] for name, _ in imports(module)}
-    if module not in ("engine", "remote", "connecting", "lazy", "readers.scratch"):
+    if module.split(".")[0] != "engine":
         assert not heads & {"dask", "distributed"}
     if module.startswith("kernels"):
         # LLVM vector code is written in few places.

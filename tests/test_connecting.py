@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from silchunk import ClusterError, InputError, StoppedError, connecting, engine, stopping
+from silchunk import ClusterError, InputError, StoppedError, engine, stopping
 from silchunk.cli.base import BAD_INPUT, FAILED, PAUSED, app
 from silchunk.cli.execution import parsed_seconds
-from silchunk.connecting import connected
-from silchunk.engine import executor
+from silchunk.engine import connecting, executor
+from silchunk.engine.connecting import connected
 from silchunk.stopping import stop_on_signals, stop_requested
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400

@@ -13,8 +13,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import silchunk
-from silchunk import ClusterError, InputError, engine, inbox, progress, remote, silhouette_bounds
-from silchunk.engine import executor, map_panels
+from silchunk import ClusterError, InputError, engine, inbox, progress, silhouette_bounds
+from silchunk.engine import executor, map_panels, remote
 from silchunk.sums import AlignedSum, Node
 
 PANELS = [(i, i + 1) for i in range(50)]

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import silhouette_samples as reference
 
 import silchunk
-from silchunk import lazy
+from silchunk.engine import arrays
 from silchunk.errors import InputError, OverBudgetError
 from silchunk.machine import memory_limit
 
@@ -100,7 +100,7 @@ def test_dasks_own_scheduler_may_be_any(chunked):
 
 
 def test_without_a_worker_the_budget_is_that_of_the_machine():
-    assert lazy._default_memory() == int(0.6 * memory_limit())
+    assert arrays._default_memory() == int(0.6 * memory_limit())
 
 
 def where(X, *, scheduler, memory):
@@ -117,7 +117,7 @@ def test_more_results_than_threads_of_a_cluster_do_not_wait_for_each_other(clien
 
 @pytest.mark.cluster
 def test_a_worker_keeps_to_its_own_limit(client, chunked):
-    result = lazy.vector(where, chunked)
+    result = arrays.lazy_vector(where, lambda: len(chunked), chunked)
     memory, on_threads, first = client.compute(result).result(timeout=60)
     assert memory == int(0.6 * 2**31)
     assert on_threads

@@ -10,14 +10,14 @@ import threading
 import dask
 import pytest
 
-from silchunk import ClusterError, InputNotFoundError, SilchunkWarning, StoppedError, remote
-from silchunk.engine import executor, map_panels
+from silchunk import ClusterError, InputNotFoundError, SilchunkWarning, StoppedError
+from silchunk.engine import executor, map_panels, remote
 from silchunk.stopping import stop_requested
 
 PANELS = [(i, i + 1) for i in range(20)]
 
 OTHER_VERSIONS = """
-from silchunk import remote
+from silchunk.engine import remote
 
 def dask_setup(worker):
     found = {{**remote.versions(), **{changed!r}}}

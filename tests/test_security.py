@@ -47,7 +47,7 @@ LISTENING = """
 import json, socket, urllib.error, urllib.request
 import psutil
 from distributed import Client
-from silchunk.connecting import connected
+from silchunk.engine.connecting import connected
 
 if __name__ == "__main__":  # worker processes import this file again
     with connected(workers=2, threads=1):

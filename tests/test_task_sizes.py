@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import silchunk
-from silchunk import remote
+from silchunk.engine import remote
 
 # Names, numbers and paths; a thousand float64 would not fit.
 TASK_BYTES = 6000

@@ -131,7 +131,7 @@ def _running(
     scheduler_file: Path | None,
     time_limit: str | None,
 ) -> Iterator[None]:
-    from silchunk.connecting import connected
+    from silchunk.engine.connecting import connected
     from silchunk.stopping import stop_on_signals
 
     seconds = None if time_limit is None else parsed_seconds(time_limit)

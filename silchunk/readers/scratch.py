@@ -12,8 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-import dask
-
+from silchunk import engine
 from silchunk.rows import NpyRows
 from silchunk.sparse_rows import CsrRows
 
@@ -24,8 +23,7 @@ def scratch() -> Iterator[Path]:
 
     It goes if filling it fails, and else stays, to be owned.
     """
-    parent = dask.config.get("temporary-directory", None)
-    folder = Path(tempfile.mkdtemp(prefix="silchunk-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix="silchunk-", dir=engine.scratch_parent()))
     try:
         yield folder
     except BaseException:

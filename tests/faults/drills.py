@@ -14,7 +14,7 @@ from pathlib import Path
 import dask
 import numpy as np
 
-from silchunk import remote
+from silchunk.engine import remote
 
 X = np.random.default_rng(5).standard_normal((640, 5)).astype(np.float32)
 LOOPBACK = "127.0.0.1"

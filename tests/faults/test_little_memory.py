@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from drills import impatient, local_cluster, wait_until
 
-from silchunk import ClusterError, remote
-from silchunk.engine import executor, map_panels
+from silchunk import ClusterError
+from silchunk.engine import executor, map_panels, remote
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 

@@ -23,8 +23,8 @@ from drills import (
 )
 
 import silchunk
-from silchunk import ClusterError, remote
-from silchunk.engine import executor, map_panels
+from silchunk import ClusterError
+from silchunk.engine import executor, map_panels, remote
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 

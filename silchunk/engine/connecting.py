@@ -18,8 +18,8 @@ import dask.system
 import dask.utils
 
 from silchunk import machine
+from silchunk.engine.remote import lost_seconds
 from silchunk.errors import ClusterError, InputError, StoppedError
-from silchunk.remote import lost_seconds
 from silchunk.stopping import stop_requested
 
 # What processes started here listen on.
@@ -56,7 +56,7 @@ def connected(
     InputError
         More than one place is named.
     ClusterError
-        No scheduler answers within `silchunk.remote.lost_seconds`.
+        No scheduler answers within `silchunk.engine.remote.lost_seconds`.
     """
     named = [given for given in (address, scheduler_file, workers) if given is not None]
     if len(named) > 1:

@@ -200,10 +200,10 @@ def ask(
     return answers
 
 
-def tell(client: Client, order: Callable[[], Any]) -> None:
+def tell(client: Client, order: Callable[..., Any], *arguments: Any) -> None:
     """Have all workers do what a job does not depend on: who does not answer is left alone."""
     try:
-        ask(client, order, None)
+        ask(client, order, None, *arguments)
     except (OSError, TimeoutError) as error:
         log.warning("the workers of %s have not all answered: %s", _scheduler(client), error)
 

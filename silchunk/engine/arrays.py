@@ -1,36 +1,36 @@
-"""Results as Dask arrays, which are computed when somebody asks for them."""
+"""Dask arrays of what silchunk holds or is to compute, which is done when somebody asks for it."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import dask
 import numpy as np
 
-from silchunk.distances import find_store
-from silchunk.engine import Scheduler
 from silchunk.errors import InputError
 from silchunk.machine import default_budget
-from silchunk.points import as_rows
 
 
-def vector(
+def lazy_vector(
     function: Callable[..., Any],
-    X: Any,
-    *others: Any,
-    scheduler: Scheduler = None,
+    length: Callable[[], int],
+    *arguments: Any,
+    scheduler: Any = None,
     **keywords: Any,
 ) -> Any:
-    """``function(X, *others, **keywords)``, one number for each point, as a Dask array.
+    """``function(*arguments, **keywords)``, one number for each point, as a Dask array.
 
     Parameters
     ----------
     function : callable
         Of this package; it takes ``memory=`` and ``scheduler=``, and returns (n,) float64.
-    X, *others
+    length : callable
+        Gives n.
+    *arguments
         As the function takes them. Dask arrays among them are computed a block at a time, on
         threads, when the result is.
     scheduler : None or "threads"
@@ -60,15 +60,14 @@ def vector(
             "compute=False leaves it to Dask where the result is computed, and runs on threads "
             f"there; leave out scheduler=, got {scheduler!r}."
         )
-    for array in (X, *others, *keywords.values()):
+    for array in (*arguments, *keywords.values()):
         _check_lazy(array)
-    n, _ = (find_store(X) or as_rows(X)).shape
-    job = _Job(function, (X, *others), keywords)
+    job = _Job(function, arguments, keywords)
     # For imports that take long.
     from dask.array import from_delayed
 
     task = dask.delayed(job, pure=False, traverse=False)()
-    return from_delayed(task, shape=(n,), dtype="float64")
+    return from_delayed(task, shape=(length(),), dtype="float64")
 
 
 class _Job:
@@ -161,3 +160,44 @@ def _default_memory() -> int:
         except ValueError:  # no worker
             limit = None
     return default_budget(limit)
+
+
+def rows_as_dask(source: Any, chunk_rows: int) -> Any:
+    """A Dask array over a `RowSource`, ``chunk_rows`` rows to a chunk; reads when computed."""
+    import dask.array
+
+    _, width = source.shape
+    array = dask.array.from_array(
+        _RowSlices(source), chunks=(chunk_rows, width), name=False, asarray=False
+    )
+    return array
+
+
+@dataclass(frozen=True)
+class _RowSlices:
+    """The little of an array's interface that Dask reads through."""
+
+    source: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n, width = self.source.shape
+        return n, width
+
+    @property
+    def dtype(self) -> Any:
+        return self.source.dtype
+
+    @property
+    def ndim(self) -> int:
+        return 2
+
+    def __getitem__(self, key: tuple[slice, slice]) -> Any:
+        wanted = [range(length)[part] for part, length in zip(key, self.shape, strict=True)]
+        # What spans the wanted rows and columns is read, and then picked from.
+        (top, bottom), (left, right) = ((min(w), max(w) + 1) if w else (0, 0) for w in wanted)
+        block = self.source.rows(top, bottom, slice(left, right))
+        rows, columns = (
+            [i - first for i in w] for w, first in zip(wanted, (top, left), strict=True)
+        )
+        return block[rows][:, columns]

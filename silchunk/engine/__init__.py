@@ -1,4 +1,4 @@
-"""Run one task per panel, on threads or on a cluster, results in panel order.
+"""The only Dask code: run one task per panel, on threads or on a cluster, results in panel order.
 
 A task is a picklable callable of a row range. It reads what it needs, and returns something tiny.
 """
@@ -23,8 +23,9 @@ import dask.system
 import dask.threaded
 import dask.utils
 
-from silchunk import buffers, machine, parcel, remote
+from silchunk import buffers, machine, parcel
 from silchunk.blas import one_blas_thread
+from silchunk.engine import remote
 from silchunk.errors import InputError, SilchunkError, StoppedError
 from silchunk.inbox import Consume, Inbox
 from silchunk.plan import PanelRange
@@ -65,6 +66,13 @@ class Executor:
         """Refuse workers that cannot see files or folders that tasks are to name."""
         if self.client is not None:
             remote.check_visible(self.client, paths)
+
+    def everywhere(self, order: Callable[..., Any], *arguments: Any) -> None:
+        """Have each process that runs tasks do something; who does not answer is left alone."""
+        if self.client is None:
+            order(*arguments)
+        else:
+            remote.tell(self.client, order, *arguments)
 
     def current(self) -> AbstractContextManager[Any]:
         """Within it, what Dask computes by itself is computed here too."""
@@ -208,7 +216,7 @@ def map_panels(
                     remote.run_panels(sent, panels, inbox, where.client, running, task_bytes)
                 finally:
                     if where.client.status == "running":
-                        remote.tell(where.client, _clear)
+                        where.everywhere(_clear)
     if inbox.done < len(panels):
         raise StoppedError(
             f"stopped as asked after {inbox.done:,} of {len(panels):,} panels of this step; what "
@@ -303,44 +311,3 @@ def _run_locally(
         except BaseException:  # an interrupt, which threads do not hear of
             inbox.fail()
             raise
-
-
-def rows_as_dask(source: Any, chunk_rows: int) -> Any:
-    """A Dask array over a `RowSource`, ``chunk_rows`` rows to a chunk; reads when computed."""
-    import dask.array
-
-    _, width = source.shape
-    array = dask.array.from_array(
-        _RowSlices(source), chunks=(chunk_rows, width), name=False, asarray=False
-    )
-    return array
-
-
-@dataclass(frozen=True)
-class _RowSlices:
-    """The little of an array's interface that Dask reads through."""
-
-    source: Any
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        n, width = self.source.shape
-        return n, width
-
-    @property
-    def dtype(self) -> Any:
-        return self.source.dtype
-
-    @property
-    def ndim(self) -> int:
-        return 2
-
-    def __getitem__(self, key: tuple[slice, slice]) -> Any:
-        wanted = [range(length)[part] for part, length in zip(key, self.shape, strict=True)]
-        # What spans the wanted rows and columns is read, and then picked from.
-        (top, bottom), (left, right) = ((min(w), max(w) + 1) if w else (0, 0) for w in wanted)
-        block = self.source.rows(top, bottom, slice(left, right))
-        rows, columns = (
-            [i - first for i in w] for w, first in zip(wanted, (top, left), strict=True)
-        )
-        return block[rows][:, columns]
