@@ -13,16 +13,17 @@ from threadpoolctl import ThreadpoolController
 _blas_lock = threading.Lock()
 _blas_users = 0
 _blas_limit: Any = None
-_found: tuple[int, ThreadpoolController] | None = None
+_found: tuple[tuple[str, ...], ThreadpoolController] | None = None
 
 
 def _controller() -> ThreadpoolController:
     """What controls the libraries that are loaded; to look for them takes milliseconds, so that is
-    done again only when modules have been imported meanwhile."""
+    done again only when modules have been imported meanwhile. Not their number tells: one may have
+    gone and another come."""
     global _found
-    n_modules = len(sys.modules)
-    if _found is None or _found[0] != n_modules:
-        _found = n_modules, ThreadpoolController()
+    modules = tuple(sys.modules)
+    if _found is None or _found[0] != modules:
+        _found = modules, ThreadpoolController()
     return _found[1]
 
 

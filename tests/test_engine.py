@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import logging
+import sys
 import threading
+import types
 
 import dask
 import dask.array as da
@@ -13,7 +15,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import silchunk
-from silchunk import ClusterError, InputError, engine, inbox, progress, silhouette_bounds
+from silchunk import ClusterError, InputError, blas, engine, inbox, progress, silhouette_bounds
 from silchunk.engine import executor, map_panels, remote
 from silchunk.sums import AlignedSum, Node
 
@@ -93,6 +95,15 @@ def test_one_blas_thread_in_tasks():
     for _, threads in results(task, executor("threads")):
         assert set(threads) <= {1}
     assert task(0, 1) == before
+
+
+def test_libraries_are_looked_for_again_where_one_module_took_the_place_of_another(monkeypatch):
+    monkeypatch.setitem(sys.modules, "one_module", types.ModuleType("one_module"))
+    before = blas._controller()
+    assert blas._controller() is before
+    monkeypatch.delitem(sys.modules, "one_module")
+    monkeypatch.setitem(sys.modules, "another_module", types.ModuleType("another_module"))
+    assert blas._controller() is not before
 
 
 def test_failed_reads_are_tried_again(caplog):
@@ -283,7 +294,6 @@ def test_a_cluster_that_loses_its_workers_does_not_hang(monkeypatch):
 
 def test_importing_starts_nothing_and_stays_light():
     import subprocess
-    import sys
 
     code = (
         "import sys, silchunk, threading; silchunk.silhouette_bounds; "
