@@ -5,17 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-from silchunk.errors import DiskFullError
+from silchunk.errors import DiskFullError, OutputExistsError
 from silchunk.plan import format_bytes
 
 
 @contextmanager
-def room_for(path: Path, nbytes: int) -> Iterator[None]:
-    """Turn a write that fails for want of space into an error with path and bytes.
+def room_for(path: Path, nbytes: int | None) -> Iterator[None]:
+    """Turn a write that fails for want of space into an error with path and, if known, bytes.
 
     Raises
     ------
@@ -27,8 +29,9 @@ def room_for(path: Path, nbytes: int) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         free = shutil.disk_usage(next(p for p in path.parents if p.exists())).free
+        wanted = "more" if nbytes is None else f"{nbytes:,} bytes"
         raise DiskFullError(
-            f"no room to write {nbytes:,} bytes to {path} ({os.strerror(error.errno)}; "
+            f"no room to write {wanted} to {path} ({os.strerror(error.errno)}; "
             f"{free:,} bytes free on that disk). Make room, then run the same again: it goes on."
         ) from error
 
@@ -50,13 +53,29 @@ def replace_whole(path: Path, content: bytes) -> None:
         os.close(folder)
 
 
-def take_name(temporary: Path, path: Path) -> None:
-    """Give a finished file its name, unless that has been taken meanwhile.
+def write_new(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Have a new file written under another name first, so that it appears whole or not at all.
 
     Raises
     ------
-    FileExistsError
+    OutputExistsError
+        The name is taken; what is there is left as it is.
+    DiskFullError
     """
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        with room_for(path, None), temporary.open("xb") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        _take_name(temporary, path)
+    except FileExistsError as error:
+        raise OutputExistsError(f"{path} exists already and is left as it is.") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _take_name(temporary: Path, path: Path) -> None:
     try:
         os.link(temporary, path)  # unlike a rename, fails if the name is taken
     except FileExistsError:
@@ -65,8 +84,6 @@ def take_name(temporary: Path, path: Path) -> None:
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         temporary.rename(path)
-    else:
-        temporary.unlink()
 
 
 def preflight(path: Path, nbytes: int, n_files: int, freed: int = 0) -> None:

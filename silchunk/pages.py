@@ -6,7 +6,6 @@ import hashlib
 import io
 import os
 import re
-import uuid
 import warnings
 from functools import cache
 from importlib import import_module
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
-from silchunk.disk import room_for, take_name
+from silchunk import disk
 from silchunk.errors import InputNotFoundError, OutputExistsError, SilchunkError
 
 if TYPE_CHECKING:
@@ -110,17 +109,7 @@ def write_new(path: str | os.PathLike[str], page: str) -> None:
         raise InputNotFoundError(
             f"there is no folder {str(target.parent)!r} to write {target.name} to."
         )
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        with room_for(target, len(content)), temporary.open("xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        take_name(temporary, target)
-    except FileExistsError as error:
-        raise OutputExistsError(f"{target} exists already and is left as it is.") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    disk.write_new(target, lambda stream: stream.write(content))
 
 
 def svg(figure: Figure, alt: str = "") -> Markup:

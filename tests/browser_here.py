@@ -26,7 +26,7 @@ def browser() -> str:
         path = shutil.which(name)
         if path is not None:
             return path
-    pytest.skip("no Chromium is installed (on Debian: apt-get install chromium)")
+    pytest.skip(reason="no Chromium is installed (on Debian: apt-get install chromium)")
 
 
 @dataclass

@@ -54,7 +54,7 @@ def hosts():
     first, second = HOSTS
     made = ip("netns", "add", first)
     if made.returncode:
-        pytest.skip(f"network namespaces are not permitted here: {made.stderr.strip()}")
+        pytest.skip(reason=f"network namespaces are not permitted here: {made.stderr.strip()}")
     try:
         steps = [
             ["netns", "add", second],

@@ -7,79 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ksil_inputs import BOTH, DATA, SCHEDULE, blobs, compare, first_rows, weights_of
 from sklearn.exceptions import ConvergenceWarning
 
 from silchunk import InputError
 from silchunk.cluster.iteration import PATIENCE
 from silchunk.cluster.ksil import KSil, SphericalKSil
-
-BOTH = pytest.mark.parametrize("kind", [KSil, SphericalKSil])
-SCHEDULE = {"temperature": 1.0, "temperature_range": (0.5, 8.0), "temperature_step": 1.5}
-SCORES = ("macro", "micro", "inertia", "temperature", "shift")
-COUNTS = ("iteration", "labels_changed", "empty_clusters")
-
-
-def blobs(n, d, n_blobs, *, noise=1.0, gap=4.0, seed=0):
-    """Points around random middles, in blobs of unequal size."""
-    rng = np.random.default_rng(seed)
-    shares = rng.dirichlet(np.ones(n_blobs) * 2.0)
-    codes = rng.choice(n_blobs, n, p=shares)
-    return gap * rng.normal(size=(n_blobs, d))[codes] + noise * rng.normal(size=(n, d))
-
-
-DATA = {
-    "blobs": blobs(500, 2, 5),
-    "many features": blobs(300, 19, 4, seed=1),
-    "one feature": blobs(200, 1, 3, seed=2),
-    "no structure": np.random.default_rng(3).uniform(1.0, 2.0, (400, 3)),
-    "far from zero": 1e4 + blobs(400, 3, 4, seed=4),
-    "two sizes": np.concatenate([blobs(900, 2, 1), 30.0 + blobs(20, 2, 1, seed=5)]),
-    "more than a block": blobs(5000, 4, 6, seed=6),
-}
-
-
-def weights_of(n, seed=0):
-    """Halves, some of them 0."""
-    return np.random.default_rng(seed).integers(0, 5, n) / 2.0
-
-
-def check_same(model, expected):
-    """To rounding, iteration by iteration, as long as that decides nothing.
-
-    Objectives that come back in circles differ by rounding alone, and so does what follows.
-    """
-    n_sure = expected.n_sure
-    assert len(model.history_) >= n_sure
-    for found, tuple_ in zip(model.history_[:n_sure], expected.history[:n_sure], strict=True):
-        other = type(found)._make(tuple_)
-        for name in COUNTS:
-            assert getattr(found, name) == getattr(other, name), (name, found, other)
-        for name in SCORES:
-            value = getattr(other, name)
-            allowed = pytest.approx(value, rel=1e-10, abs=1e-10 if name == "shift" else 1e-13)
-            assert getattr(found, name) == allowed, (name, found, other)
-    if n_sure < len(expected.history):
-        return
-    assert model.n_iter_ == len(expected.history)
-    assert np.array_equal(model.labels_, expected.labels)
-    scale = np.abs(expected.centres).max()
-    np.testing.assert_allclose(model.cluster_centers_, expected.centres, atol=1e-10 * scale, rtol=0)
-    assert model.silhouette_ == pytest.approx(expected.objective, rel=1e-10, abs=1e-13)
-    assert model.inertia_ == pytest.approx(expected.inertia, rel=1e-10)
-
-
-def compare(X, init, *, kind=KSil, sample_weight=None, **options):
-    model = kind(len(init), init=init, scheduler="synchronous", **{**SCHEDULE, **options})
-    model.fit(X, sample_weight=sample_weight)
-    options = {**SCHEDULE, **options, "spherical": kind is SphericalKSil}
-    expected = oracle.ksil(X, init, sample_weight=sample_weight, **options)
-    check_same(model, expected)
-    return model, expected
-
-
-def first_rows(X, n_clusters, seed=0):
-    return X[np.random.default_rng(seed).choice(len(X), n_clusters, replace=False)]
-
 
 # The definition.
 
@@ -308,80 +241,6 @@ def test_temperature_stays_in_its_range():
     found = {one.temperature for one in model.history_}
     assert found <= {2.0, 2.5, 2.5 / 1.4, 1.5, 1.5 * 1.4, 2.0 / 1.4}
     assert 2.5 in found
-
-
-# What changes nothing.
-
-
-def fitted_labels(X, init, kind=KSil, **options):
-    return kind(len(init), init=init, scheduler="synchronous", **SCHEDULE).fit(X, **options)
-
-
-@pytest.mark.parametrize("n_clusters", [2, 6])
-def test_translation_scale_and_order_of_features(n_clusters):
-    X = DATA["blobs"]
-    init = first_rows(X, n_clusters)
-    plain = fitted_labels(X, init)
-    shift = np.array([300.0, -20.0])
-    moved = fitted_labels(X + shift, init + shift)
-    scaled = fitted_labels(X * 1024.0, init * 1024.0)
-    turned = fitted_labels(X[:, ::-1], init[:, ::-1])
-    for other in (moved, scaled, turned):
-        assert np.array_equal(other.labels_, plain.labels_)
-        assert other.silhouette_ == pytest.approx(plain.silhouette_, rel=1e-9)
-    assert np.array_equal(scaled.cluster_centers_, plain.cluster_centers_ * 1024.0)
-    np.testing.assert_allclose(moved.cluster_centers_ - shift, plain.cluster_centers_, atol=1e-9)
-    assert scaled.inertia_ == plain.inertia_ * 1024.0**2
-
-
-def test_length_of_points_is_nothing_to_directions():
-    X = DATA["many features"]
-    lengths = 2.0 ** np.random.default_rng(0).integers(-60, 60, (len(X), 1))
-    init = first_rows(X, 5)
-    plain = fitted_labels(X, init, SphericalKSil)
-    other = fitted_labels(X * lengths, init * 8.0, SphericalKSil)
-    assert np.array_equal(other.labels_, plain.labels_)
-    assert np.array_equal(other.cluster_centers_, plain.cluster_centers_)
-    np.testing.assert_allclose(np.linalg.norm(plain.cluster_centers_, axis=1), 1.0, rtol=1e-14)
-
-
-@BOTH
-def test_order_of_points(kind):
-    X = DATA["more than a block"]
-    init = first_rows(X, 6)
-    order = np.random.default_rng(1).permutation(len(X))
-    plain, other = fitted_labels(X, init, kind), fitted_labels(X[order], init, kind)
-    assert np.array_equal(other.labels_, plain.labels_[order])
-    np.testing.assert_allclose(other.cluster_centers_, plain.cluster_centers_, atol=1e-9)
-
-
-@BOTH
-def test_two_of_each_point_are_a_weight_of_two(kind):
-    X = DATA["blobs"]
-    init = first_rows(X, 4)
-    weighted = fitted_labels(X, init, kind, sample_weight=np.full(len(X), 2.0))
-    doubled = fitted_labels(np.repeat(X, 2, axis=0), init, kind)
-    plain = fitted_labels(X, init, kind)
-    assert np.array_equal(np.repeat(weighted.labels_, 2), doubled.labels_)
-    np.testing.assert_allclose(weighted.cluster_centers_, doubled.cluster_centers_, atol=1e-10)
-    assert weighted.inertia_ == pytest.approx(doubled.inertia_, rel=1e-12)
-    assert np.array_equal(weighted.cluster_centers_, plain.cluster_centers_)
-    assert weighted.inertia_ == 2.0 * plain.inertia_
-
-
-@BOTH
-def test_points_of_weight_zero_are_only_labelled(kind):
-    X = DATA["blobs"]
-    weights = weights_of(len(X))
-    init = first_rows(X, 4)
-    weighted = fitted_labels(X, init, kind, sample_weight=weights)
-    without = fitted_labels(X[weights > 0], init, kind, sample_weight=weights[weights > 0])
-    # The tolerance is of the variance of all points, so runs may end at other iterations.
-    n_both = min(weighted.n_iter_, without.n_iter_)
-    for one, other in zip(weighted.history_[:n_both], without.history_[:n_both], strict=True):
-        assert one.macro == pytest.approx(other.macro, rel=1e-10)
-        assert one.inertia == pytest.approx(other.inertia, rel=1e-10)
-    assert np.array_equal(weighted.labels_, weighted.predict(X))
 
 
 # Parameters.

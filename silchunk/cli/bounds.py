@@ -26,10 +26,10 @@ from silchunk.cli.base import (
     reported,
     say_written,
     shown,
-    write_whole,
 )
 from silchunk.cli.execution import computes, with_checkpoint
 from silchunk.cli.show import bound_facts, print_bound, print_sampled, sampled_facts
+from silchunk.disk import write_new
 from silchunk.errors import InputError
 
 
@@ -183,7 +183,7 @@ def _write_curve(path: Path, result: silchunk.BoundResult) -> None:
     values = result.curve()
     rows = np.column_stack([np.arange(1, len(values) + 1), values])
     header = "min_cluster_size,upper_bound"
-    write_whole(
+    write_new(
         path,
         lambda stream: np.savetxt(
             stream, rows, fmt=["%d", "%.17g"], delimiter=",", header=header, comments=""
@@ -195,4 +195,4 @@ def _write_samples(path: Path, result: silchunk.BoundResult) -> None:
     import numpy as np
 
     values = result.samples[:, 0] if result.samples.shape[1] == 1 else result.samples
-    write_whole(path, lambda stream: np.save(stream, values, allow_pickle=False))
+    write_new(path, lambda stream: np.save(stream, values, allow_pickle=False))

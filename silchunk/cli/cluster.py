@@ -23,10 +23,10 @@ from silchunk.cli.base import (
     reported,
     say_written,
     shown,
-    write_whole,
 )
 from silchunk.cli.execution import computes, with_checkpoint
 from silchunk.cluster.names import ALGORITHMS
+from silchunk.disk import write_new
 from silchunk.errors import InputError, OutputExistsError
 
 # Of more points a page takes too long; a score from so many of them, or two of each cluster, does.
@@ -249,7 +249,7 @@ def _write_array(path: Path, array: Any) -> None:
     import numpy as np
 
     # A mapped array is written from where it is mapped, not read into memory first.
-    write_whole(path, lambda stream: np.save(stream, array, allow_pickle=False))
+    write_new(path, lambda stream: np.save(stream, array, allow_pickle=False))
     say_written(path)
 
 
@@ -263,7 +263,7 @@ def _write_history(path: Path, iterations: list[silchunk.Iteration]) -> None:
         table.writerows(iterations)
         text.detach()
 
-    write_whole(path, write)
+    write_new(path, write)
     say_written(path)
 
 

@@ -24,12 +24,12 @@ from silchunk.cli.base import (
     reported,
     say_written,
     shown,
-    write_whole,
 )
 from silchunk.cli.commands import typed
 from silchunk.cli.execution import computes, with_checkpoint
 from silchunk.cli.scores import ValidateOption
 from silchunk.cluster.names import ALGORITHMS
+from silchunk.disk import write_new
 from silchunk.errors import InputError, OutputExistsError
 
 
@@ -180,4 +180,4 @@ def _write_csv(path: Path, found: silchunk.Sweep) -> None:
         table.writerows(rows)
         text.detach()
 
-    write_whole(path, write)
+    write_new(path, write)

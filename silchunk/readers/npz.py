@@ -96,6 +96,7 @@ def _unpacked(archive: zipfile.ZipFile, chosen: str, folder: Path, described: st
             target.open("wb") as copy,
         ):
             shutil.copyfileobj(stream, copy, COPIED_AT_ONCE)
+    # The last is what zipfile raises for a way of compression that it does not know.
     except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise _unreadable(f"{described}: {chosen!r}", error) from error
     return target

@@ -26,7 +26,7 @@ def small_disk(folder, size):
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"to mount a file system is not permitted here: {done.stderr.strip()}")
+        pytest.skip(reason=f"to mount a file system is not permitted here: {done.stderr.strip()}")
     try:
         yield folder
     finally:
