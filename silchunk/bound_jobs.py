@@ -73,29 +73,33 @@ def prepared_job(
     """As `bound_job`, with nothing reduced yet."""
     known: list[tuple[Wanted, Vector | None]] = []
 
-    def needs_of(n: int) -> Needs:
-        wanted, drawn = wanted_of(n), None if rows_of is None else rows_of(n)
-        known.append((wanted, drawn))
-        n_rows = n if drawn is None else len(drawn)
-        # Samples; and the curve's tree of sums, a level for each doubling of the leaves.
-        numbers = n_rows * 2 * wanted.n_ranges + (16 * n if wanted.curve else 0)
-        if drawn is not None:  # a draw without replacement shuffles all where it takes many
-            numbers += 4 * n_rows + min(n, 50 * n_rows)
-        return Needs(
-            outputs=1 if wanted.curve else 0,
-            row_results=wanted.n_ranges + wanted.n_fixed,
-            result_bytes=8 * numbers,
-            table_columns=wanted.n_fixed,
-            runtime_bytes=_optimiser_bytes(wanted.n_fixed),
-            sampled_rows=None if drawn is None else len(drawn),
-        )
+    def needs(n: int) -> Needs:
+        known.append((wanted_of(n), None if rows_of is None else rows_of(n)))
+        return needs_of(n, *known[-1])
 
     panel_rows = checkpoints.panel_rows(checkpoint)
-    with prepared(X, arguments, needs_of=needs_of, panel_rows=panel_rows) as job:
+    with prepared(X, arguments, needs_of=needs, panel_rows=panel_rows) as job:
         yield (job, *known[-1])
 
 
-def _optimiser_bytes(n_sizes: int) -> int:
+def needs_of(n: int, wanted: Wanted, drawn: Vector | None = None) -> Needs:
+    """What bounds of n points, or of those ``drawn``, keep of each row."""
+    n_rows = n if drawn is None else len(drawn)
+    # Samples; and the curve's tree of sums, a level for each doubling of the leaves.
+    numbers = n_rows * 2 * wanted.n_ranges + (16 * n if wanted.curve else 0)
+    if drawn is not None:  # a draw without replacement shuffles all where it takes many
+        numbers += 4 * n_rows + min(n, 50 * n_rows)
+    return Needs(
+        outputs=1 if wanted.curve else 0,
+        row_results=wanted.n_ranges + wanted.n_fixed,
+        result_bytes=8 * numbers,
+        table_columns=wanted.n_fixed,
+        runtime_bytes=optimiser_bytes(wanted.n_fixed),
+        sampled_rows=None if drawn is None else len(drawn),
+    )
+
+
+def optimiser_bytes(n_sizes: int) -> int:
     """What the sweeps over a table of sizes take: its libraries, terms of blocks of rows with a
     matrix of sizes each, and blocks of the table."""
     if not n_sizes:

@@ -12,7 +12,7 @@ import numpy as np
 
 from silchunk import engine, shard
 from silchunk.blas import one_blas_thread
-from silchunk.bound_jobs import prepared_job, whole_curve_pays
+from silchunk.bound_jobs import needs_of, prepared_job, whole_curve_pays
 from silchunk.buffers import borrowed
 from silchunk.constraints import Sizes, size_range
 from silchunk.distances import find_store
@@ -129,13 +129,7 @@ def estimate_bounds(
     with prepared_job(X, arguments, wanted_of) as (job, wanted, _):
         reduce_rows = ReduceRows(job.panels, wanted)
         stored_as = np.dtype(np.float32 if dtype is None else dtype)
-        # As `prepared_job` has it: held are bounds, and the curve's tree of sums.
-        numbers = job.n * (2 * wanted.n_ranges + (16 if wanted.curve else 0))
-        needs = Needs(
-            outputs=1 if wanted.curve else 0,
-            row_results=wanted.n_ranges,
-            result_bytes=8 * numbers,
-        )
+        needs = needs_of(job.n, wanted)
         slow = isinstance(getattr(job.panels, "metric", None), PairwiseMetric)
         return _estimate(X, job, needs, 1, reduce_rows, stored_as, halves=slow)
 

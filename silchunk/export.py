@@ -163,6 +163,8 @@ def _new_array(store: Store, D: DistanceMatrix) -> zarr.Array[Any]:
 
 def _copy(D: DistanceMatrix, task: _CopyPanel, arguments: Arguments) -> None:
     with prepared(D, arguments) as job:
+        if not zarr_arrays.is_address(task.target):
+            job.where.check_visible(task.target)
         step = D.layout.panel_rows
         panels = [(i, min(D.n, i + step)) for i in range(0, D.n, step)]
         try:

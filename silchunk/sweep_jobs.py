@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from silchunk import checkpoint as checkpoints
+from silchunk.bound_jobs import optimiser_bytes
 from silchunk.buffers import borrowed
 from silchunk.cluster_sums import silhouettes_of
 from silchunk.constraints import FixedSizes, SizeRange
 from silchunk.kernels import silhouette as kernel
 from silchunk.labels import Labels
 from silchunk.panels import PanelSource
-from silchunk.plan import LEAF_ROWS, OPTIMISER_BYTES, SCIKIT_LEARN_BYTES, TABLE_ROWS, Plan, ranges
+from silchunk.plan import LEAF_ROWS, SCIKIT_LEARN_BYTES, TABLE_ROWS, Plan, ranges
 from silchunk.prepare import Arguments, Job, Needs, prepared
 from silchunk.reduction import CACHED_BYTES, ReducedRows, Wanted
 from silchunk.rounding import outward
@@ -220,10 +221,10 @@ def measure(
         return Needs(
             outputs=2,  # a row of the curve; what is picked of a row of distances, and its order
             row_results=1 + columns + len(singles),
-            # Labels in all their forms; the curve's tree of sums; terms of a block of rows.
-            result_bytes=n * (10 * len(clusterings) + 16 * 8) + 3 * 8 * TABLE_ROWS * most,
+            # Labels in all their forms; the curve's tree of sums.
+            result_bytes=n * (10 * len(clusterings) + 16 * 8),
             table_columns=columns,
-            runtime_bytes=OPTIMISER_BYTES + SCIKIT_LEARN_BYTES,
+            runtime_bytes=optimiser_bytes(most) + SCIKIT_LEARN_BYTES,
         )
 
     task_facts = _facts(counts, unknown, occurring)
