@@ -151,11 +151,9 @@ def cluster_table(
     Threads against processes. Each process takes an interpreter and libraries (232 MiB), results,
     and its own connection; each thread a panel. Threads therefore need less memory, and are fewer
     to look after for the scheduler. Kernels and NumPy's sort release the interpreter lock, but
-    between them 7% (the whole curve) to 18% (a bound in 32 dimensions) of a thread's time holds
-    it, by samples of py-spy: from about six threads on they would wait for each other, and a
-    worker also answers the scheduler. So workers have up to four threads; more only where memory
-    does not allow that many processes, since one that waits a little is better than a core that
-    stands idle.
+    what is between them holds it: many threads would wait for each other, and a worker also
+    answers the scheduler. So workers have up to four threads; more only where memory does not allow
+    that many processes, since one that waits a little is better than a core that stands idle.
 
     Memory. ``memory=`` is the whole process's peak. Dask begins to spill at 70% of a worker's
     limit and pauses it at 80%, so the limit is what makes ``memory=`` its default share of 60%.

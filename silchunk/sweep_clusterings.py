@@ -14,8 +14,6 @@ from silchunk.checkpoint import Checkpoint
 from silchunk.cluster.choices import Clusterer
 from silchunk.errors import (
     ClusterError,
-    DiskFullError,
-    InputNotFoundError,
     InputTypeError,
     SilchunkError,
     StoppedError,
@@ -31,17 +29,8 @@ from silchunk.stopping import stop_requested
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
-# What is no fault of a K.
-PASSED_ON = (
-    ClusterError,
-    DiskFullError,
-    InputNotFoundError,
-    InputTypeError,
-    MemoryError,
-    OSError,
-    StoppedError,
-    StoreError,
-)
+# What is no fault of a K; a full disk, a missing input and a stop are OSErrors.
+PASSED_ON = (ClusterError, InputTypeError, MemoryError, OSError, StoreError)
 
 
 @dataclass(frozen=True)
