@@ -41,7 +41,7 @@ def slurm(folder_of_servers):
 
 def programs(slurm):
     """Command lines of all that runs on the nodes."""
-    return slurm.machine.run("ps", "-eo", "args")
+    return slurm.machine.run("ps", "-ww", "-eo", "args")
 
 
 def test_a_build_cut_off_by_its_wall_time_puts_itself_into_the_queue_again(slurm, undisturbed):
