@@ -1,4 +1,5 @@
-"""What a cluster costs beside threads: the same bound on both, and panels that do nothing.
+"""What a cluster costs beside threads: the same bound on both, and panels that do nothing, in
+messages as they travel and one by one.
 
     python benchmarks/engine.py                # two processes against two threads, two minutes
     python benchmarks/engine.py --n 5000 --repeats 3 --json out.json
@@ -26,6 +27,7 @@ from common import BUDGET, PEER_SIZE, machine, points, print_machine, write_json
 
 import silchunk
 from silchunk import engine
+from silchunk.engine import flight
 from silchunk.engine.connecting import connected
 
 WORKERS = 2
@@ -59,6 +61,16 @@ def task_seconds(where: engine.Executor, tasks: int) -> float:
 
     run(min(tasks, 4 * where.processes * where.concurrency))  # connections are made
     return run(tasks) / tasks
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within it, every panel travels in a message of its own, as those do that take long."""
+    usual, flight.MESSAGE_SECONDS = flight.MESSAGE_SECONDS, 0.0
+    try:
+        yield
+    finally:
+        flight.MESSAGE_SECONDS = usual
 
 
 def processor_seconds(where: engine.Executor) -> dict[str, float]:
@@ -119,7 +131,9 @@ def rates(tasks: int, repeats: int) -> dict[str, float]:
         found[f"{WORKERS} threads"] = rate(engine.executor("threads"), 10 * tasks)
     for count, threads in ((1, 1), (WORKERS, 1), (1, CROWD)):
         with workers(count, threads) as where:
-            found[f"{count} x {threads} on a cluster"] = rate(where, tasks)
+            found[f"{count} x {threads} on a cluster"] = rate(where, 10 * tasks)
+            with alone():
+                found[f"{count} x {threads}, one by one"] = rate(where, tasks)
     return found
 
 

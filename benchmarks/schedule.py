@@ -4,11 +4,12 @@
     python benchmarks/schedule.py --n 5000 --json out.json
 
 Measured in one run: the time of a row among one and two threads, the round trip and the driver's
-time for a panel, by panels that do nothing. All else follows:
+time for a message, by panels that do nothing. All else follows:
 
 - a panel of r rows takes r times the time of a row, which grows with n;
-- a worker's thread has two panels sent to it, so that it goes on while a result travels;
-- a result takes half a round trip to the driver and the next panel half a round trip back; the
+- short panels travel several in one message, of a fifth of a second or fewer where few are left;
+- a worker's thread has two messages sent to it, so that it goes on while a result travels;
+- a result takes half a round trip to the driver and the next message half a round trip back; the
   driver takes results one after the other.
 
 Events are played one by one; the formula of ``silchunk estimate --cluster`` is printed beside them,
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import math
 import os
 import tempfile
 import time
@@ -27,11 +29,11 @@ from pathlib import Path
 import dask
 import numpy as np
 from common import BUDGET, PEER_SIZE, machine, points, print_machine, write_json
-from engine import CROWD, task_seconds, workers
+from engine import CROWD, alone, task_seconds, workers
 
 import silchunk
-from silchunk.cluster_size import schedule_seconds
-from silchunk.engine.remote import SENT_AHEAD
+from silchunk.cluster_size import panels_together, schedule_seconds
+from silchunk.engine.flight import SENT_AHEAD
 from silchunk.plan import PREFERRED_PANEL_ROWS, plan_panels
 
 SIZES = (20_000, 100_000, 1_000_000, 10_000_000)
@@ -43,39 +45,41 @@ REAL = (1, 2)
 def simulate(
     n_panels: int, panel_seconds: float, at_once: int, round_trip: float, result: float
 ) -> float:
-    """Play a job: panels sent, computed, sent back, and taken by the driver."""
+    """Play a job: messages sent, computed, sent back, and taken by the driver."""
     threads = [0.0] * at_once  # when each is free
     finished: list[float] = []
     driver, sent = 0.0, 0
+    most = panels_together(n_panels, panel_seconds, at_once)
 
-    def send() -> None:
-        began = max(driver + round_trip / 2, threads[0])
-        heapq.heapreplace(threads, began + panel_seconds)
-        heapq.heappush(finished, began + panel_seconds)
+    def send() -> int:
+        """The next message; returns how many panels are in it."""
+        together = min(most, math.ceil((n_panels - sent) / (SENT_AHEAD * at_once)))
+        ended = max(driver + round_trip / 2, threads[0]) + together * panel_seconds
+        heapq.heapreplace(threads, ended)
+        heapq.heappush(finished, ended)
+        return together
 
-    while sent < min(n_panels, SENT_AHEAD * at_once):
-        send()
-        sent += 1
+    while sent < n_panels and len(finished) < SENT_AHEAD * at_once:
+        sent += send()
     while finished:
         driver = max(driver, heapq.heappop(finished) + round_trip / 2) + result
         if sent < n_panels:
-            send()
-            sent += 1
+            sent += send()
     return driver
 
 
 def measured(path: Path, tasks: int) -> dict:
-    """The time of a row, alone and beside another one, and what the engine takes for a panel."""
+    """The time of a row, alone and beside another one, and what the engine takes for a message."""
     row_seconds = {}
     for count in REAL:
         with dask.config.set(num_workers=count):
             row_seconds[count] = silchunk.estimate_bounds(
                 path, memory=BUDGET, scheduler="threads"
             ).row_seconds
-    with workers(1, 1) as where:
+    with workers(1, 1) as where, alone():
         # Two are under way: one of them ends every half of a round trip.
         round_trip = SENT_AHEAD * task_seconds(where, tasks)
-    with workers(1, CROWD) as where:
+    with workers(1, CROWD) as where, alone():
         result = task_seconds(where, tasks)
     return {"row_seconds": row_seconds, "round_trip": round_trip, "result": result}
 
@@ -140,7 +144,7 @@ def show(results: dict) -> None:
     each = ", ".join(f"{s * 1e6:.1f} us among {k}" for k, s in found["row_seconds"].items())
     print(f"\na row of {n:,} distances: {each}")
     print(f"round trip {found['round_trip'] * 1e3:.2f} ms, ", end="")
-    print(f"driver {found['result'] * 1e3:.2f} ms for a panel")
+    print(f"driver {found['result'] * 1e3:.2f} ms for a message")
     print(f"\n{'n':>11}{'panels':>8}{'each':>10}{'memory':>9}{'workers':>9}", end="")
     print(f"{'hours':>10}{'efficiency':>12}{'formula / simulated':>21}")
     for row in results["rows"]:

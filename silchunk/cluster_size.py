@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from silchunk import engine
-from silchunk.engine.remote import SENT_AHEAD
+from silchunk.engine.flight import EARLY_BYTES, MESSAGE_SECONDS, SENT_AHEAD
 from silchunk.errors import InputError, OverBudgetError
 from silchunk.estimate import Estimate
 from silchunk.inbox import LOOK_AHEAD
@@ -23,8 +23,8 @@ PREFERRED_THREADS = 4
 MOST_NODES = 512
 # Longer panels may take this much longer in all: they read the input less often.
 SLACK = 1.05
-# Seconds from one trivial panel to the next in the same thread, and of the driver and scheduler
-# for one panel, with room: benchmarks/engine.py and benchmarks/schedule.py measure them.
+# Seconds from one message of a trivial panel to the next in the same thread, and of the driver and
+# scheduler for a message, with room: benchmarks/engine.py and benchmarks/schedule.py measure them.
 ROUND_TRIP_SECONDS = 0.02
 RESULT_SECONDS = 0.005
 
@@ -93,11 +93,12 @@ def schedule_seconds(
 ) -> float:
     """Time of a job whose panels take equally long.
 
-    Each thread takes ``rounds = ceil(n_panels / at_once)`` panels, one after the other. With two
-    sent ahead it is idle only where a round trip takes longer than a panel: a panel then takes
-    ``max(panel, (panel + round trip) / 2)``. The driver takes results one by one, from the first
-    panel on; it is the limit where that is slower. In all
-    ``max(rounds * each, panel + n_panels * result) + round trip``.
+    Short panels travel several in one message, see `panels_together`. Each thread takes
+    ``rounds = ceil(messages / at_once)`` messages, one after the other. With two sent ahead it is
+    idle only where a round trip takes longer than a message: one then takes
+    ``max(message, (message + round trip) / 2)``. The driver takes results one by one, from the
+    first message on; it is the limit where that is slower. In all
+    ``max(rounds * each, message + messages * result) + round trip``.
 
     Parameters
     ----------
@@ -106,12 +107,22 @@ def schedule_seconds(
     panel_seconds : float
         Time of one panel where all threads are at work.
     round_trip_seconds, result_seconds : float
-        From a trivial panel to the next in one thread; of the driver for each panel.
+        From a message of a trivial panel to the next in one thread; of the driver for each message.
     """
-    rounds = math.ceil(n_panels / at_once)
-    each = max(panel_seconds, (panel_seconds + round_trip_seconds) / SENT_AHEAD)
-    taken = panel_seconds + n_panels * result_seconds
+    together = panels_together(n_panels, panel_seconds, at_once)
+    messages = math.ceil(n_panels / together)
+    message_seconds = together * panel_seconds
+    rounds = math.ceil(messages / at_once)
+    each = max(message_seconds, (message_seconds + round_trip_seconds) / SENT_AHEAD)
+    taken = message_seconds + messages * result_seconds
     return max(rounds * each, taken) + round_trip_seconds
+
+
+def panels_together(n_panels: int, panel_seconds: float, at_once: int) -> int:
+    """Panels of one message, once their time is known and while many are left."""
+    towards_the_end = n_panels // (SENT_AHEAD * at_once)
+    by_time = MESSAGE_SECONDS / max(panel_seconds, MESSAGE_SECONDS / n_panels)
+    return max(1, min(int(by_time), towards_the_end))
 
 
 def cluster_table(
@@ -211,7 +222,8 @@ def _sized(estimate: Estimate, on_node: _OnNode, nodes: int) -> ClusterSize:
     i = next(i for i, seconds in enumerate(times) if seconds <= SLACK * min(times))
     plan = plans[i]
     working = plan.n_panels * _panel_seconds(estimate, plan)
-    held = min(LOOK_AHEAD * at_once, plan.n_panels) * estimate.waiting_bytes(plan)
+    each = estimate.waiting_bytes(plan)
+    held = min(max(LOOK_AHEAD * at_once * each, EARLY_BYTES), plan.n_panels * each)
     return ClusterSize(
         nodes=nodes,
         workers_per_node=on_node.workers,

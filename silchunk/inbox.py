@@ -17,7 +17,7 @@ LOOK_SECONDS = 0.2
 class Inbox:
     """Passes results on; if in order, one that comes early waits for those before it.
 
-    Early ones are few: no panel is begun while `LOOK_AHEAD` or more for each task at once lie
+    Early ones are few: no panel is begun while too many, `LOOK_AHEAD` for each task at once, lie
     between it and the first one that is still awaited.
     """
 
@@ -48,15 +48,15 @@ class Inbox:
             self.advance(self.done, self.total)
             self.changed.notify_all()
 
-    def has_room(self, index: int, at_once: int) -> bool:
-        """Whether a panel may be begun."""
-        return not self.ordered or index < self.next + LOOK_AHEAD * at_once
+    def has_room(self, index: int, ahead: int) -> bool:
+        """Whether a panel may be begun: it is less than so many ahead of the first awaited."""
+        return not self.ordered or index < self.next + ahead
 
-    def wait_for_room(self, index: int, at_once: int, given_up: Callable[[], bool]) -> None:
+    def wait_for_room(self, index: int, ahead: int, given_up: Callable[[], bool]) -> None:
         """Wait until a panel may be begun, or the job has failed or been ``given_up``."""
         with self.changed:
             # Nobody tells of a job that is given up: a signal handler may not take the lock.
-            while not (self.failed or given_up() or self.has_room(index, at_once)):
+            while not (self.failed or given_up() or self.has_room(index, ahead)):
                 self.changed.wait(LOOK_SECONDS)
 
     def fail(self) -> None:

@@ -18,7 +18,7 @@ LEVELS = [
     {"plan", "progress", "machine", "parcel", "sums", "buffers", "blas", "rows", "shard", "inbox"},
     {"stopping", "disk", "sparse_rows", "readers.libraries"},
     {"engine.remote"},
-    {"engine.arrays", "engine.connecting"},
+    {"engine.arrays", "engine.connecting", "engine.flight"},
     {"engine"},
     {"readers.scratch"},
     {"readers.tables"},

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_info
 
 import silchunk
 from silchunk import ClusterError, InputError, blas, engine, inbox, progress, silhouette_bounds
-from silchunk.engine import executor, map_panels, remote
+from silchunk.engine import executor, flight, map_panels, remote
 from silchunk.sums import AlignedSum, Node
 
 PANELS = [(i, i + 1) for i in range(50)]
@@ -283,7 +283,7 @@ def test_a_cluster_that_loses_its_workers_does_not_hang(monkeypatch):
     from distributed import Client, LocalCluster
 
     monkeypatch.setattr(remote, "LOST_SECONDS", 2.0)
-    monkeypatch.setattr(remote, "POLL_SECONDS", 0.5)
+    monkeypatch.setattr(flight, "POLL_SECONDS", 0.5)
     with (
         LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,

@@ -11,13 +11,13 @@ import dask
 import pytest
 
 from silchunk import ClusterError, InputNotFoundError, SilchunkWarning, StoppedError
-from silchunk.engine import executor, map_panels, remote
+from silchunk.engine import executor, flight, map_panels, remote
 from silchunk.stopping import stop_requested
 
 PANELS = [(i, i + 1) for i in range(20)]
 
 OTHER_VERSIONS = """
-from silchunk.engine import remote
+from silchunk.engine import flight, remote
 
 def dask_setup(worker):
     found = {{**remote.versions(), **{changed!r}}}
@@ -54,7 +54,7 @@ def client_of(cluster):
 @pytest.fixture
 def impatient(monkeypatch):
     monkeypatch.setattr(remote, "LOST_SECONDS", 2.0)
-    monkeypatch.setattr(remote, "POLL_SECONDS", 0.3)
+    monkeypatch.setattr(flight, "POLL_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_workers_at_long_panels_are_not_taken_for_gone(client, monkeypatch):
 @pytest.mark.slow
 def test_a_consumer_that_takes_long_is_not_taken_for_an_absence(client, monkeypatch):
     monkeypatch.setattr(remote, "LOST_SECONDS", 0.2)
-    monkeypatch.setattr(remote, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(flight, "POLL_SECONDS", 0.1)
     got = []
 
     def consume(index, result):
@@ -255,7 +255,7 @@ def test_a_consumer_that_takes_long_is_not_taken_for_an_absence(client, monkeypa
 def test_a_stop_does_not_wait_for_workers_that_are_gone(monkeypatch, stop_soon):
     """As when a batch system ends a job, and its workers first."""
     monkeypatch.setattr(remote, "LOST_SECONDS", 600.0)
-    monkeypatch.setattr(remote, "POLL_SECONDS", 0.3)
+    monkeypatch.setattr(flight, "POLL_SECONDS", 0.3)
     with cluster() as workers, client_of(workers) as client:
         where = executor(client)
         workers.scale(0)
@@ -276,7 +276,7 @@ def test_a_stop_lets_end_what_was_sent(client):
             map_panels(echo, PANELS, consume, where=executor(client))
     finally:
         stop_requested.clear()
-    assert 1 <= len(got) <= 1 + remote.SENT_AHEAD * 2
+    assert 1 <= len(got) <= 1 + flight.SENT_AHEAD * 2
 
 
 def test_times_to_wait_are_a_setting():

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import silchunk
-from silchunk.engine import remote
+from silchunk.engine import flight
 
 # Names, numbers and paths; a thousand float64 would not fit.
 TASK_BYTES = 6000
@@ -79,13 +79,13 @@ JOBS = {
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_tasks_carry_no_arrays(name, client, tmp_path, monkeypatch):
     sizes = []
-    run_panels = remote.run_panels
+    run_panels = flight.run_panels
 
-    def watched(attempt, panels, *rest):
-        sizes.append(len(cloudpickle.dumps((attempt, panels[0]))))
-        run_panels(attempt, panels, *rest)
+    def watched(message, panels, *rest):
+        sizes.append(len(cloudpickle.dumps((message, panels[:1]))))
+        run_panels(message, panels, *rest)
 
-    monkeypatch.setattr(remote, "run_panels", watched)
+    monkeypatch.setattr(flight, "run_panels", watched)
     JOBS[name](client, tmp_path)
     assert sizes
     assert max(sizes) < TASK_BYTES

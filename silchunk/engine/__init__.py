@@ -25,9 +25,9 @@ import dask.utils
 
 from silchunk import buffers, machine, parcel
 from silchunk.blas import one_blas_thread
-from silchunk.engine import remote
+from silchunk.engine import flight, remote
 from silchunk.errors import InputError, SilchunkError, StoppedError
-from silchunk.inbox import Consume, Inbox
+from silchunk.inbox import LOOK_AHEAD, Consume, Inbox
 from silchunk.plan import PanelRange
 from silchunk.progress import Progress, reporting
 from silchunk.rows import scratch_folder
@@ -211,9 +211,9 @@ def map_panels(
                 where.current(),  # the client that distributed.wait asks
                 scratch_folder(scratch_parent()) as folder,
             ):
-                sent = parcel.packed(_InTurn(attempt, running), folder)
+                sent = parcel.packed(flight.Message(attempt, running), folder)
                 try:
-                    remote.run_panels(sent, panels, inbox, where.client, running, task_bytes)
+                    flight.run_panels(sent, panels, inbox, where.client, running, task_bytes)
                 finally:
                     if where.client.status == "running":
                         where.everywhere(_clear)
@@ -250,30 +250,6 @@ class _Attempt:
         raise AssertionError("unreachable")
 
 
-_turns = threading.Condition()
-_taken = 0
-
-
-@dataclass(frozen=True)
-class _InTurn:
-    """Panels of which a worker runs so many at once, though it may have threads for more."""
-
-    attempt: _Attempt
-    at_once: int
-
-    def __call__(self, panel: PanelRange) -> Any:
-        global _taken
-        with _turns:
-            _turns.wait_for(lambda: _taken < self.at_once)
-            _taken += 1
-        try:
-            return self.attempt(panel)
-        finally:
-            with _turns:
-                _taken -= 1
-                _turns.notify_all()
-
-
 def _run_locally(
     attempt: _Attempt, panels: Sequence[PanelRange], inbox: Inbox, scheduler: str, running: int
 ) -> None:
@@ -288,7 +264,7 @@ def _run_locally(
             if index is None or inbox.failed:
                 return
             try:
-                inbox.wait_for_room(index, running, stop_requested.is_set)
+                inbox.wait_for_room(index, LOOK_AHEAD * running, stop_requested.is_set)
                 if stop_requested.is_set() or inbox.failed:
                     return
                 # The result goes to the inbox, not to Dask: Dask would hold all of them to the end.

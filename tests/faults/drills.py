@@ -14,7 +14,7 @@ from pathlib import Path
 import dask
 import numpy as np
 
-from silchunk.engine import remote
+from silchunk.engine import flight, remote
 
 X = np.random.default_rng(5).standard_normal((640, 5)).astype(np.float32)
 LOOPBACK = "127.0.0.1"
@@ -245,7 +245,7 @@ def address_of(folder: Path, **options):
 def impatient(monkeypatch, lost: float = 60.0, poll: float = 0.5) -> None:
     """Look often at what workers there are, and give up soon."""
     monkeypatch.setattr(remote, "LOST_SECONDS", lost)
-    monkeypatch.setattr(remote, "POLL_SECONDS", poll)
+    monkeypatch.setattr(flight, "POLL_SECONDS", poll)
 
 
 def recorded(store: Path) -> int:

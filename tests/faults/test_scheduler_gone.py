@@ -24,7 +24,7 @@ from drills import (
 
 import silchunk
 from silchunk import ClusterError
-from silchunk.engine import executor, map_panels, remote
+from silchunk.engine import executor, flight, map_panels
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -173,7 +173,7 @@ def test_panels_that_are_dropped_for_ever_are_given_up(tmp_path, monkeypatch):
         pytest.raises(ClusterError, match="the cluster dropped rows"),
     ):
         map_panels(echo, PANELS, lambda i, r: None, where=executor(client))
-    assert len(rounds) > remote.ROUNDS
+    assert len(rounds) > flight.ROUNDS
 
 
 def test_a_client_that_looks_for_its_scheduler_is_waited_for(tmp_path, monkeypatch):
