@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from silchunk.readers import split
 from silchunk.rows import ALL, Block
 from silchunk.storage import Layout, is_store, layout_of, local_path, read_metadata, read_shard
 from silchunk.verify import Verification, verify_distances
+from silchunk.zarr_arrays import unwrapped
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ def open_distances(store: str | os.PathLike[str]) -> DistanceMatrix:
 def folder_of(X: Any) -> Path | None:
     """The folder on this machine that ``X`` names, is stored in, or was opened from, if any."""
     if isinstance(X, zarr.Array):
-        root = folder_of(X.store)
+        root = folder_of(unwrapped(X.store))
         return None if root is None else root / X.path
     if isinstance(X, LocalStore):
         return Path(X.root)
@@ -212,6 +213,18 @@ def folder_of(X: Any) -> Path | None:
     text = os.fspath(X)
     elsewhere = storage.ADDRESS.match(text) and not text.startswith("file://")
     return None if elsewhere else local_path(split(text)[0])
+
+
+def files_of(source: Any) -> Iterator[str | os.PathLike[str]]:
+    """Files and folders on this machine that rows, or what they are made of, are read from."""
+    if isinstance(source, zarr.Array):
+        if (folder := folder_of(source)) is not None:
+            yield folder
+    elif is_dataclass(source):
+        if path := getattr(source, "path", None):
+            yield path
+        for part in fields(source):
+            yield from files_of(getattr(source, part.name))
 
 
 def find_store(X: Any) -> DistanceMatrix | None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from silchunk import engine, metric_kinds, metrics, plan, precomputed, scan
-from silchunk.distances import DistanceMatrix, find_store, folder_of
+from silchunk.distances import DistanceMatrix, files_of, find_store
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError, warn
 from silchunk.inbox import Consume
@@ -234,8 +234,7 @@ def prepared(
         elif remembered:
             source = RememberedRows.of(source)
         if where.distributed:
-            named = getattr(source, "path", None) or folder_of(X)
-            where.check_visible(scratch, *([] if named is None else [named]))
+            where.check_visible(scratch, *files_of(source))
             source = on_disk(source, scratch)
         if name == "precomputed":
             if arguments.metric_params:

@@ -263,11 +263,16 @@ def _place(key: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", key))
 
 
-def lives_in_memory(array: zarr.Array[Any]) -> bool:
-    """Whether the chunks are in the memory of this process, where no other can read them."""
-    store = array.store
+def unwrapped(store: Store) -> Store:
+    """The store that chunks are in, without what lies around it."""
     while isinstance(store, WrapperStore):
         store = store._store
+    return store
+
+
+def lives_in_memory(array: zarr.Array[Any]) -> bool:
+    """Whether the chunks are in the memory of this process, where no other can read them."""
+    store = unwrapped(array.store)
     if isinstance(store, FsspecStore):
         files = getattr(store.fs, "sync_fs", store.fs)
         return "memory" in (files.protocol, *files.protocol)

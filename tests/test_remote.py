@@ -8,8 +8,12 @@ import socket
 import threading
 
 import dask
+import numpy as np
 import pytest
+import zarr
+from scipy import sparse
 
+import silchunk
 from silchunk import ClusterError, InputNotFoundError, SilchunkWarning, StoppedError
 from silchunk.engine import executor, flight, map_panels, remote
 from silchunk.stopping import stop_requested
@@ -284,3 +288,47 @@ def test_times_to_wait_are_a_setting():
         with dask.config.set({"silchunk.lost-timeout": setting}):
             assert remote.lost_seconds() == seconds
     assert remote.lost_seconds() == remote.LOST_SECONDS
+
+
+@pytest.fixture
+def asked_for(monkeypatch):
+    """The paths that workers are asked for."""
+    paths = []
+
+    def check(client, some):
+        paths.extend(map(str, some))
+
+    monkeypatch.setattr(remote, "check_visible", check)
+    return paths
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", ["npy", "scaled", "zarr", "scaled zarr", "sparse hdf5", "matrix"])
+def test_whatever_is_made_of_a_file_is_asked_for(client, tmp_path, asked_for, kind):
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    labels = np.arange(60) % 3
+    path = tmp_path / {"zarr": "x.zarr", "scaled zarr": "x.zarr"}.get(kind, "x.file")
+    if kind in ("npy", "scaled"):
+        path = path.with_suffix(".npy")
+        np.save(path, X)
+    elif "zarr" in kind:
+        zarr.create_array(path, shape=X.shape, dtype=X.dtype)[:] = X
+    elif kind == "matrix":
+        path = tmp_path / "d.zarr"
+        silchunk.build_distances(X, path)
+    else:
+        h5py = pytest.importorskip("h5py")
+        matrix = sparse.csr_matrix(np.where(X > 1, X, 0))
+        with h5py.File(path := path.with_suffix(".h5"), "w") as file:
+            group = file.create_group("X")
+            group.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0"})
+            group.attrs["shape"] = matrix.shape
+            for name in ("data", "indices", "indptr"):
+                group[name] = getattr(matrix, name)
+    asked_for.clear()
+    if kind == "sparse hdf5":
+        silchunk.KMeans(2, max_iter=1, random_state=0, scheduler=client).fit(f"{path}:X")
+    else:
+        given = silchunk.scaled(path, "standard") if "scaled" in kind else path
+        silchunk.silhouette_samples(given, labels, scheduler=client)
+    assert str(path) in asked_for
