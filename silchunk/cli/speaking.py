@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import logging
@@ -216,6 +217,8 @@ def _exit_code(error: Exception) -> int:
     for kind, code in EXIT_CODES:
         if isinstance(error, kind):
             return code
+    if isinstance(error, OSError) and error.errno == errno.EROFS:
+        return CANNOT_WRITE  # who only reads from such a disk does not meet it
     wrong_input = isinstance(error, SilchunkError) and isinstance(
         error, (ValueError, TypeError, OSError)
     )
