@@ -1,11 +1,14 @@
-"""Large buffers that outlive a task: fresh pages cost as much as the arithmetic done in them.
+"""Memory that outlives a task: fresh pages cost as much as the arithmetic done in them.
 
 A task borrows a buffer for a panel and gives it back; the engine drops them all when its job is
-done. As many exist as tasks run at once.
+done. As many exist as tasks run at once. Smaller arrays come from the C library, which keeps some
+of what is freed for the next ones: by default, and not where Dask has told it otherwise.
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +16,16 @@ from typing import Any
 
 import numpy as np
 
+# By this variable Dask has its workers' C library give back freed pages at once.
+TRIM_VARIABLE, MMAP_VARIABLE = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"
+# Parameters of glibc's mallopt. By default both thresholds follow what is freed; these are the
+# largest values that they then take, and the smallest.
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+LARGEST_TRIM, LARGEST_MMAP, SMALLEST_MMAP = 64 << 20, 32 << 20, 128 << 10
+
 _free: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
 _lock = threading.Lock()
+_keeping = False
 
 
 @contextmanager
@@ -35,7 +46,32 @@ def borrowed(
             _free.append(buffer)
 
 
+def keep_pages() -> None:
+    """Until `drop`, have the C library keep freed memory as it would if Dask had not told it to
+    give back all: each task allocates what the one before it has freed."""
+    global _keeping
+    with _lock:
+        if not _keeping and os.environ.get(TRIM_VARIABLE, "").isdigit():
+            _keeping = _set_thresholds(LARGEST_TRIM, LARGEST_MMAP)
+
+
 def drop() -> None:
-    """Give all buffers back to the system."""
+    """Give all buffers, and what is freed, back to the system."""
+    global _keeping
     with _lock:
         _free.clear()
+        if _keeping:
+            _keeping = False
+            mmap = os.environ.get(MMAP_VARIABLE, "")
+            _set_thresholds(
+                int(os.environ[TRIM_VARIABLE]), int(mmap) if mmap.isdigit() else SMALLEST_MMAP
+            )
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def _set_thresholds(trim: int, mmap: int) -> bool:
+    """Returns whether the C library is one that has them."""
+    library = ctypes.CDLL(None)
+    if not (hasattr(library, "mallopt") and hasattr(library, "malloc_trim")):
+        return False
+    return bool(library.mallopt(TRIM_THRESHOLD, trim) and library.mallopt(MMAP_THRESHOLD, mmap))

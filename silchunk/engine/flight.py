@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from silchunk import buffers
 from silchunk.engine.remote import (
     Workers,
     check_versions,
@@ -73,6 +74,7 @@ class Message:
     def __call__(self, panels: Sequence[PanelRange]) -> tuple[float, bytes]:
         """Seconds that the panels took, and their results as they travel."""
         global _taken
+        buffers.keep_pages()
         with _turns:
             _turns.wait_for(lambda: _taken < self.at_once)
             _taken += 1
