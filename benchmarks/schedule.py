@@ -7,7 +7,7 @@ Measured in one run: the time of a row among one and two threads, the round trip
 time for a message, by panels that do nothing. All else follows:
 
 - a panel of r rows takes r times the time of a row, which grows with n;
-- short panels travel several in one message, of a fifth of a second or fewer where few are left;
+- short panels travel several in one message, of a quarter of a second or fewer where few are left;
 - a worker's thread has two messages sent to it, so that it goes on while a result travels;
 - a result takes half a round trip to the driver and the next message half a round trip back; the
   driver takes results one after the other.
@@ -53,7 +53,7 @@ def simulate(
 
     def send() -> int:
         """The next message; returns how many panels are in it."""
-        together = min(most, math.ceil((n_panels - sent) / (SENT_AHEAD * at_once)))
+        together = min(most, math.ceil((n_panels - sent) / at_once))
         ended = max(driver + round_trip / 2, threads[0]) + together * panel_seconds
         heapq.heapreplace(threads, ended)
         heapq.heappush(finished, ended)

@@ -120,7 +120,7 @@ def schedule_seconds(
 
 def panels_together(n_panels: int, panel_seconds: float, at_once: int) -> int:
     """Panels of one message, once their time is known and while many are left."""
-    towards_the_end = n_panels // (SENT_AHEAD * at_once)
+    towards_the_end = n_panels // at_once
     by_time = MESSAGE_SECONDS / max(panel_seconds, MESSAGE_SECONDS / n_panels)
     return max(1, min(int(by_time), towards_the_end))
 

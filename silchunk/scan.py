@@ -11,6 +11,7 @@ import numpy as np
 
 from silchunk import engine
 from silchunk.errors import InputError, LooksPrecomputedWarning, warn
+from silchunk.inbox import Consume
 from silchunk.metric_kinds import Frame
 from silchunk.plan import PanelRange, grid_rows, ranges
 from silchunk.rows import ArrayRows, Block, RowSource, float_dtype
@@ -93,7 +94,7 @@ def scan_points(
     task = _Summarise(points, name, allow_missing)
     # Where values may be missing they are filled in, in a copy.
     parts = ranges(n, grid_rows(d)) if allow_missing else grid_ranges(points, read_rows)
-    engine.map_panels(task, parts, combine, where=where, progress=False)
+    _look_at(points, task, parts, combine, where)
     with np.errstate(over="ignore", invalid="ignore"):
         centre = np.sum(sums, axis=0) / n
         extent = high - low
@@ -102,6 +103,19 @@ def scan_points(
     reach = float(np.maximum(high / 2 - centre / 2, centre / 2 - low / 2).max())
     exponent = math.frexp(reach)[1] + 1 if reach > 0 else 0
     return Frame(centre, low, extent, exponent)
+
+
+def _look_at(
+    source: RowSource,
+    task: engine.Task,
+    parts: list[PanelRange],
+    consume: Consume,
+    where: engine.Executor,
+) -> None:
+    """Run a pass over all values."""
+    n, width = source.shape
+    nearby = where.nearby(n * width * source.dtype.itemsize)
+    engine.map_panels(task, parts, consume, where=nearby, progress=False)
 
 
 @dataclass(frozen=True)
@@ -125,13 +139,8 @@ def content_digest(source: RowSource, where: engine.Executor) -> str:
     step = max(1, DIGEST_BYTES // (8 * width))
     # Rows that are stored together are read together.
     together = step * -(-source.chunk_rows // step)
-    engine.map_panels(
-        _Digest(source, step),
-        ranges(n, together),
-        lambda _, digest: whole.update(digest),
-        where=where,
-        progress=False,
-    )
+    task = _Digest(source, step)
+    _look_at(source, task, ranges(n, together), lambda _, digest: whole.update(digest), where)
     return whole.hexdigest()
 
 
@@ -145,7 +154,7 @@ def covariance(points: RowSource, frame: Frame, *, where: engine.Executor, read_
             total[:] += block
 
     task = _Products(points, frame.centre)
-    engine.map_panels(task, grid_ranges(points, read_rows), combine, where=where, progress=False)
+    _look_at(points, task, grid_ranges(points, read_rows), combine, where)
     return total / (n - 1)
 
 
@@ -179,8 +188,7 @@ def refuse_zero_rows(
             )
 
     task = _FindZeroRow(points)
-    ranges_ = grid_ranges(points, read_rows)
-    engine.map_panels(task, ranges_, refuse, where=where, progress=False)
+    _look_at(points, task, grid_ranges(points, read_rows), refuse, where)
 
 
 def warn_if_square(points: RowSource, name: str) -> None:

@@ -169,10 +169,10 @@ def test_round_trips_and_the_driver_limit_what_short_panels_gain():
 
 def test_short_panels_share_a_message_and_its_costs():
     costs = {"round_trip_seconds": 0.0, "result_seconds": 0.25}
-    # Sixteen of a 64th of a second would be a quarter; a message is shorter than a fifth.
-    assert schedule_seconds(2400, 1 / 64, 1, **costs) == 12 / 64 + 200 * 0.25
+    # Sixteen of a 64th of a second are a quarter.
+    assert schedule_seconds(1600, 1 / 64, 1, **costs) == 16 / 64 + 100 * 0.25
     # Where few are left, all threads have a part.
-    assert schedule_seconds(64, 1 / 64, 8, **costs) == 4 / 64 + 16 * 0.25
+    assert schedule_seconds(64, 1 / 64, 8, **costs) == 8 / 64 + 8 * 0.25
 
 
 def stored(kind, folder):

@@ -64,7 +64,7 @@ def test_all_workers_have_a_part_of_the_last_panels(client, sent):
     before = 0
     for message in sent:
         left = 500 - before
-        assert len(message) <= -(-left // (flight.SENT_AHEAD * THREADS))
+        assert len(message) <= -(-left // THREADS)
         before += len(message)
 
 

@@ -45,6 +45,8 @@ Task = Callable[[int, int], Any]
 
 
 LOCAL_SCHEDULERS = ("threads", "synchronous")
+# Few bytes: read and looked at in about the time of three messages.
+NEARBY_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ class Executor:
             order(*arguments)
         else:
             remote.tell(self.client, order, *arguments)
+
+    def nearby(self, nbytes: int) -> Executor:
+        """Where one look at so many bytes of input is taken: here, if they are few, since messages
+        to workers would take longer."""
+        return _local("synchronous") if self.distributed and nbytes <= NEARBY_BYTES else self
 
     def current(self) -> AbstractContextManager[Any]:
         """Within it, what Dask computes by itself is computed here too."""

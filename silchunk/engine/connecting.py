@@ -24,6 +24,16 @@ from silchunk.stopping import stop_requested
 
 # What processes started here listen on.
 LOOPBACK = "127.0.0.1"
+# Of Dask, for clusters that are started here.
+SETTINGS = {
+    # It gives up for good a worker that is not there so long after it was killed, even if it was
+    # started anew meanwhile and killed again.
+    "distributed.deploy.lost-worker-timeout": "1 day",
+    # There is no dashboard to show these: each process would take some hundredths of a core.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1 s",
+    "distributed.admin.system-monitor.interval": "2 s",
+}
 LOOK_SECONDS = 0.2
 
 
@@ -88,9 +98,7 @@ def _own_cluster(workers: int, threads: int | None) -> Iterator[Any]:
     _start_tracker()
     each = threads or max(1, dask.system.CPU_COUNT // workers)
     with (
-        # Dask gives up for good a worker that is not there so long after it was killed, even if it
-        # was started anew meanwhile and killed again.
-        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 day"}),
+        dask.config.set(SETTINGS),
         LocalCluster(
             n_workers=workers,
             threads_per_worker=each,

@@ -41,7 +41,7 @@ log = logging.getLogger("silchunk")
 # Messages sent ahead, for each thread of a cluster: enough to hide the round trip.
 SENT_AHEAD = 2
 # Panels of one message take about so long: many times what Dask takes for the message.
-MESSAGE_SECONDS = 0.2
+MESSAGE_SECONDS = 0.25
 # Results that may come early, and those of one message, hold no more than this or, where single
 # ones are larger, than `LOOK_AHEAD` of them for each thread, and one.
 EARLY_BYTES = 1 << 20
@@ -149,7 +149,7 @@ class _Flight:
         ahead = max(LOOK_AHEAD * at_once, EARLY_BYTES // self.result_bytes)
         # Towards the end all threads have a part.
         left = len(self.panels) - self.next
-        stop = self.next + min(self.together, -(-left // (SENT_AHEAD * at_once)))
+        stop = self.next + min(self.together, -(-left // at_once))
         while stop > self.next and not self.inbox.has_room(stop - 1, ahead):
             stop -= 1
         found = range(self.next, stop)
