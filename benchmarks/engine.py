@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import dask
 import numpy as np
@@ -31,7 +32,7 @@ from silchunk.engine import flight
 from silchunk.engine.connecting import connected
 
 WORKERS = 2
-TASKS = 2000
+TASKS = 500
 # What was asked for: time on the cluster, over that on as many threads.
 LARGEST_RATIO = 1.15
 # Threads of a single worker that does nothing: how many panels may be under way.
@@ -120,13 +121,20 @@ def compare(n: int, repeats: int) -> dict:
     }
 
 
-def rates(tasks: int, repeats: int) -> dict[str, float]:
+def rates(tasks: int, repeats: int) -> dict[str, Any]:
     """Panels a second that take no time, medians."""
 
     def rate(where: engine.Executor, count: int) -> float:
         return 1 / statistics.median(task_seconds(where, count) for _ in range(repeats))
 
-    found = {}
+    def processors(where: engine.Executor) -> dict[str, float]:
+        """Milliseconds of them for each panel."""
+        before = processor_seconds(where)
+        task_seconds(where, tasks)
+        after = processor_seconds(where)
+        return {name: 1000 * (after[name] - before[name]) / tasks for name in after}
+
+    found: dict[str, Any] = {}
     with dask.config.set(num_workers=WORKERS):
         found[f"{WORKERS} threads"] = rate(engine.executor("threads"), 10 * tasks)
     for count, threads in ((1, 1), (WORKERS, 1), (1, CROWD)):
@@ -134,6 +142,8 @@ def rates(tasks: int, repeats: int) -> dict[str, float]:
             found[f"{count} x {threads} on a cluster"] = rate(where, 10 * tasks)
             with alone():
                 found[f"{count} x {threads}, one by one"] = rate(where, tasks)
+                if (count, threads) == (WORKERS, 1):
+                    found["processors"] = processors(where)
     return found
 
 
@@ -146,14 +156,18 @@ def show(results: dict) -> None:
         print(f"{name:<10}{row['seconds']:>10.3f}{row['driver']:>28.3f}{row['workers']:>10.3f}")
     print(f"cluster / threads: {found['ratio']:.3f} (asked for: {LARGEST_RATIO})")
     print("\npanels a second that do nothing")
-    for name, value in results["rates"].items():
+    rates_, each = dict(results["rates"]), results["rates"]["processors"]
+    del rates_["processors"]
+    for name, value in rates_.items():
         print(f"{name:<24}{value:>12,.0f}")
+    print("processor time of a message that does nothing: ", end="")
+    print(f"driver {each['driver']:.1f} ms, workers {each['workers']:.1f} ms")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=PEER_SIZE)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=21)
     parser.add_argument("--tasks", type=int, default=TASKS)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()

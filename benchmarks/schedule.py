@@ -1,6 +1,6 @@
 """A simulated schedule of bounds on 1 to 512 workers, and its formula against real runs.
 
-    python benchmarks/schedule.py              # two minutes
+    python benchmarks/schedule.py              # three minutes
     python benchmarks/schedule.py --n 5000 --json out.json
 
 Measured in one run: the time of a row among one and two threads, the round trip and the driver's
@@ -22,6 +22,7 @@ import argparse
 import heapq
 import math
 import os
+import statistics
 import tempfile
 import time
 from pathlib import Path
@@ -40,6 +41,7 @@ SIZES = (20_000, 100_000, 1_000_000, 10_000_000)
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 TASKS = 1000
 REAL = (1, 2)
+REPEATS = 3
 
 
 def simulate(
@@ -68,32 +70,30 @@ def simulate(
     return driver
 
 
-def measured(path: Path, tasks: int) -> dict:
-    """The time of a row, alone and beside another one, and what the engine takes for a message."""
-    row_seconds = {}
-    for count in REAL:
-        with dask.config.set(num_workers=count):
-            row_seconds[count] = silchunk.estimate_bounds(
-                path, memory=BUDGET, scheduler="threads"
-            ).row_seconds
+def messages(tasks: int) -> dict[str, float]:
+    """What the engine takes for a message."""
     with workers(1, 1) as where, alone():
         # Two are under way: one of them ends every half of a round trip.
         round_trip = SENT_AHEAD * task_seconds(where, tasks)
     with workers(1, CROWD) as where, alone():
         result = task_seconds(where, tasks)
-    return {"row_seconds": row_seconds, "round_trip": round_trip, "result": result}
+    return {"round_trip": round_trip, "result": result}
 
 
-def real_seconds(path: Path, count: int) -> float:
-    """A bound on so many workers of one thread, kernels compiled before."""
-    with workers(count, 1) as where:
-        for _ in range(2):
+def real_seconds(path: Path, count: int) -> tuple[float, float]:
+    """Of a row among so many threads, and of a bound on as many workers of one thread: medians,
+    taken by turns, kernels compiled before."""
+    rows, bounds = [], []
+    with workers(count, 1) as where, dask.config.set(num_workers=count):
+        for _ in range(1 + REPEATS):
+            estimate = silchunk.estimate_bounds(path, memory=BUDGET, scheduler="threads")
+            rows.append(estimate.row_seconds)
             began = time.perf_counter()
             silchunk.silhouette_upper_bound(
                 path, memory=BUDGET, progress=False, scheduler=where.client
             )
-            seconds = time.perf_counter() - began
-    return seconds
+            bounds.append(time.perf_counter() - began)
+    return statistics.median(rows[1:]), statistics.median(bounds[1:])
 
 
 def table(found: dict, n0: int, width: int) -> list[dict]:
@@ -175,10 +175,10 @@ def main() -> None:
         path = Path(folder) / "points.npy"
         X = points(n)
         np.save(path, X)
-        found = measured(path, options.tasks)
+        found = {**messages(options.tasks), "row_seconds": {}}
         real = []
         for count in REAL:
-            seconds = real_seconds(path, count)
+            found["row_seconds"][count], seconds = real_seconds(path, count)
             panels = -(-n // PREFERRED_PANEL_ROWS)
             panel = found["row_seconds"][count] * PREFERRED_PANEL_ROWS
             costs = found["round_trip"], found["result"]
