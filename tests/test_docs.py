@@ -41,6 +41,7 @@ def run(*command, cwd, **environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_examples_run(example, tmp_path):
     assert run(sys.executable, str(example), cwd=tmp_path).stdout
@@ -55,6 +56,7 @@ def test_readme_python_examples_print_what_they_say(code, tmp_path):
     assert done.stdout.splitlines() == said
 
 
+@pytest.mark.slow
 def test_readme_shows_an_evaluation(tmp_path):
     code = next(code for code in blocks("python") if "evaluate(" in code)
     shown = next(block for block in blocks("text") if "A clustering of 569 points" in block)
@@ -63,6 +65,7 @@ def test_readme_shows_an_evaluation(tmp_path):
     assert "adjusted Rand index" in " ".join(printed[len(shown.split()) :])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_pages_print_what_they_say(page, tmp_path):
     code = "".join(blocks("python", PAGES[page]))
@@ -87,6 +90,7 @@ def test_readme_shows_the_demo(tmp_path):
     assert words(shown) == words(printed)
 
 
+@pytest.mark.slow
 def test_readme_command_lines_run(tmp_path):
     np.save(tmp_path / "points.npy", np.random.default_rng(0).random((300, 4)))
     np.save(tmp_path / "labels.npy", np.arange(300) % 3)
