@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from silchunk.agreement import LabelAgreement, compare_labels
-from silchunk.bound_result import BoundResult, family
-from silchunk.bounds import silhouette_bounds
+from silchunk.bound_result import BoundResult
+from silchunk.bounds import silhouette_bounds, silhouette_upper_bound
+from silchunk.ceilings import Ceiling, ceilings_of, curve_sizes
 from silchunk.dunn import dunn_score
 from silchunk.engine import Scheduler
+from silchunk.errors import InputError
 from silchunk.indices import calinski_harabasz_score, davies_bouldin_score
 from silchunk.labels import Labels, check_number_of_clusters, read_labels
 from silchunk.metric_kinds import PairwiseMetric
@@ -28,33 +30,12 @@ from silchunk.progress import Progress
 from silchunk.report import report_page
 from silchunk.rounding import at_most
 from silchunk.rows import RowSource, SelectedRows
+from silchunk.sampling import SampledBound
 from silchunk.silhouette_result import SilhouetteTable
 from silchunk.silhouettes import silhouette_table
 
-SIZES = "clusters of these sizes"
-
-
-@dataclass(frozen=True)
-class Ceiling:
-    """An upper bound, and how a score stands to it.
-
-    Attributes
-    ----------
-    whose : str
-        The clusterings that it is over.
-    bound : float
-    wcre : float
-        Worst-case relative error, (bound - score) / bound; 0 if the bound is 0.
-    """
-
-    whose: str
-    bound: float
-    wcre: float
-
-    @property
-    def reached(self) -> float:
-        """Share of the bound that the score reaches, 1 - wcre: of the best possible, at least."""
-        return 1.0 - self.wcre
+# With which ceilings from a sample hold.
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -67,13 +48,15 @@ class Evaluation:
         Of points and clusters.
     micro, macro : float
         Average silhouette width, and mean of the clusters' means.
-    bounds : BoundResult
+    bounds : BoundResult, or SampledBound from a sample
     any_clustering, smallest_cluster, these_sizes : Ceiling
         For ``micro``: over any clustering, over those with no cluster smaller than the smallest
-        one here, and over those with clusters of just these sizes.
-    macro_these_sizes : Ceiling
-        For ``macro``, over clusterings with clusters of just these sizes.
-    dunn : float
+        one here, and over those with clusters of just these sizes; the last is None from a sample.
+        From one, ceilings are upper limits that hold with the confidence asked for.
+    macro_these_sizes : Ceiling or None
+        For ``macro``, over clusterings with clusters of just these sizes; None from a sample.
+    dunn : float or None
+        None from a sample: it is a matter of single pairs.
     davies_bouldin, calinski_harabasz : float or None
         None for a distance matrix, which has no centroids.
     agreement : LabelAgreement or None
@@ -85,12 +68,12 @@ class Evaluation:
     """
 
     silhouettes: SilhouetteTable
-    bounds: BoundResult
+    bounds: BoundResult | SampledBound
     any_clustering: Ceiling
     smallest_cluster: Ceiling
-    these_sizes: Ceiling
-    macro_these_sizes: Ceiling
-    dunn: float
+    these_sizes: Ceiling | None
+    macro_these_sizes: Ceiling | None
+    dunn: float | None
     davies_bouldin: float | None
     calinski_harabasz: float | None
     agreement: LabelAgreement | None
@@ -109,8 +92,13 @@ class Evaluation:
 
     @property
     def plan(self) -> Plan:
-        """How the bounds were cut, the largest of the jobs."""
-        return self.bounds.plan
+        """How the largest of the jobs was cut."""
+        return self.bounds.plan if isinstance(self.bounds, BoundResult) else self.silhouettes.plan
+
+    @property
+    def sample_size(self) -> int | None:
+        """Number of points that silhouettes and bounds are from; None for all of them."""
+        return None if self.silhouettes.points is None else len(self.silhouettes.points)
 
     def facts(self) -> dict[str, Any]:
         """Numbers for programs."""
@@ -121,6 +109,10 @@ class Evaluation:
             "metric": self.silhouettes.metric,
             "micro": self.micro,
             "macro": self.macro,
+            "sample_size": self.sample_size,
+            "micro_standard_error": self.silhouettes.micro_standard_error,
+            "macro_standard_error": self.silhouettes.macro_standard_error,
+            "confidence": getattr(self.bounds, "confidence", None),
             "ceilings": {
                 name: {"whose": c.whose, "upper_bound": c.bound, "wcre": c.wcre}
                 for name, c in (
@@ -129,8 +121,10 @@ class Evaluation:
                     ("these_sizes", self.these_sizes),
                     ("macro_these_sizes", self.macro_these_sizes),
                 )
+                if c is not None
             },
-            "dunn": self.dunn if math.isfinite(self.dunn) else None,  # JSON has no infinity
+            # JSON has no infinity.
+            "dunn": self.dunn if self.dunn is not None and math.isfinite(self.dunn) else None,
             "davies_bouldin": self.davies_bouldin,
             "calinski_harabasz": self.calinski_harabasz,
             "clusters": [
@@ -186,6 +180,8 @@ class Evaluation:
 
     def __repr__(self) -> str:
         table = str(self.silhouettes).splitlines()
+        errors = (self.silhouettes.micro_standard_error, self.silhouettes.macro_standard_error)
+        micro_error, macro_error = (f" +- {e:.3f}" if self.sample_size else "" for e in errors)
         lines = [
             f"A clustering of {self.bounds.n:,} points into {self.silhouettes.n_clusters:,} "
             f"clusters ({self.silhouettes.metric} distance)",
@@ -193,18 +189,16 @@ class Evaluation:
             textwrap.fill(self.verdict, 98),
             "",
             "silhouette, from -1 to 1                      score   at most   reached",
-            f"  mean over points (micro)                {self.micro:>9.3f}",
-            *(
-                _line(ceiling)
-                for ceiling in (self.any_clustering, self.smallest_cluster, self.these_sizes)
-            ),
-            f"  mean of cluster means (macro)           {self.macro:>9.3f}",
-            _line(self.macro_these_sizes),
-            "  at most: no such clustering scores more; reached: of the best possible, at least",
+            f"  mean over points (micro)                {self.micro:>9.3f}{micro_error}",
+            *_lines(self.any_clustering, self.smallest_cluster, self.these_sizes),
+            f"  mean of cluster means (macro)           {self.macro:>9.3f}{macro_error}",
+            *_lines(self.macro_these_sizes),
+            *self._explained(),
             "",
             "other indices",
-            f"  Dunn               {self.dunn:>12.4g}   higher is better",
         ]
+        if self.dunn is not None:
+            lines.append(f"  Dunn               {self.dunn:>12.4g}   higher is better")
         if self.davies_bouldin is not None and self.calinski_harabasz is not None:
             lines += [
                 f"  Davies-Bouldin     {self.davies_bouldin:>12.4g}   lower is better, 0 at best",
@@ -215,6 +209,18 @@ class Evaluation:
             lines += ["", str(self.agreement)]
         return "\n".join(lines)
 
+    def _explained(self) -> list[str]:
+        if not isinstance(self.bounds, SampledBound):
+            return [
+                "  at most: no such clustering scores more; reached: of the best possible, at least"
+            ]
+        return [
+            f"  from {self.sample_size:,} points, each against all others; +-: standard error of a "
+            "score",
+            "  at most: no such clustering scores more, with confidence "
+            f"{self.bounds.confidence:g}",
+        ]
+
     @property
     def verdict(self) -> str:
         """The score against its ceilings, in a sentence."""
@@ -223,6 +229,12 @@ class Evaluation:
             return (
                 "On average, points of your clustering are no nearer to their own cluster than to "
                 "another one."
+            )
+        if ceiling is None:
+            return (
+                f"Your clustering reaches about {int(100 * self.smallest_cluster.reached)}% of the "
+                f"best possible with {self.smallest_cluster.whose}, and about "
+                f"{int(100 * self.any_clustering.reached)}% of what any clustering could."
             )
         return (
             f"Your clustering reaches at least {int(100 * ceiling.reached)}% of the best possible "
@@ -239,6 +251,9 @@ def evaluate(
     metric: str | Callable[..., float] = "euclidean",
     metric_params: Mapping[str, Any] | None = None,
     noise: str | None = None,
+    sample_size: int | None = None,
+    random_state: Any = None,
+    confidence: float | None = None,
     dtype: Any = None,
     validate: bool = True,
     memory: int | str | None = None,
@@ -254,6 +269,13 @@ def evaluate(
         either.
     true_labels : (n,) labels of any kind, optional
         What the clustering should be, where that is known.
+    sample_size : int, optional
+        For many points: silhouettes and bounds from so many of them, each against all others. What
+        needs all pairs is left out: Dunn's index, and the ceilings for these cluster sizes.
+    random_state : None, int, Generator or RandomState
+        What samples are drawn with.
+    confidence : float, optional
+        With which ceilings from a sample hold, each by itself; by default 0.95.
 
     Returns
     -------
@@ -269,7 +291,7 @@ def evaluate(
     Notes
     -----
     Three passes over the n² distances, for silhouettes, bounds and Dunn's index, each within
-    ``memory``.
+    ``memory``; from a sample, two over sample_size · n of them.
 
     Examples
     --------
@@ -279,6 +301,8 @@ def evaluate(
     0.8335 clusters of 3 or more points
     """
     began = time.perf_counter()
+    if sample_size is None and (confidence, random_state) != (None, None):
+        raise InputError("confidence and random_state go with sample_size.")
     arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
     matrix = metric_of(X, arguments) == "precomputed"
     running: dict[str, Any] = {"memory": memory, "progress": progress, "scheduler": scheduler}
@@ -295,29 +319,36 @@ def evaluate(
         if metric in FITTED_METRICS and not metric_params and read.n_kept < n:
             distances["metric_params"] = _fitted_params(source, arguments)
         agreement = None if true_labels is None else compare_labels(true_labels, read)
-        table = silhouette_table(source, read, **distances, **running)
-        bounds = silhouette_bounds(
-            _kept(source, read, matrix),
-            cluster_sizes=read.sizes.tolist(),
-            **distances,
-            **running,
-        )
-        dunn = dunn_score(source, read, **distances, **running)
+        sample = {"sample_size": sample_size, "random_state": random_state}
+        table = silhouette_table(source, read, **sample, **distances, **running)
+        kept, smallest = _kept(source, read, matrix), int(read.sizes.min())
+        bounds: BoundResult | SampledBound
+        dunn = None
+        if sample_size is None:
+            sizes = read.sizes.tolist()
+            bounds = silhouette_bounds(kept, cluster_sizes=sizes, **distances, **running)
+            dunn = float(dunn_score(source, read, **distances, **running))
+        else:
+            bounds = silhouette_upper_bound(
+                kept,
+                min_cluster_size=curve_sizes(read.n_kept, smallest),
+                confidence=CONFIDENCE if confidence is None else confidence,
+                **sample,
+                **distances,
+                **running,
+            )
         centroids = not matrix
         davies_bouldin = davies_bouldin_score(source, read, **running) if centroids else None
         calinski_harabasz = calinski_harabasz_score(source, read, **running) if centroids else None
-    assert bounds.sized is not None
-    smallest, sized, micro = int(read.sizes.min()), bounds.sized, table.micro
+    over = ceilings_of(bounds, table, smallest)
     return Evaluation(
         silhouettes=table,
         bounds=bounds,
-        any_clustering=Ceiling(family(1, None), bounds.at(1), bounds.wcre(micro)),
-        smallest_cluster=Ceiling(
-            family(smallest, None), bounds.at(smallest), bounds.wcre(micro, smallest)
-        ),
-        these_sizes=Ceiling(SIZES, sized.asw, sized.wcre(micro)),
-        macro_these_sizes=Ceiling(SIZES, sized.macro, sized.macro_wcre(table.macro)),
-        dunn=float(dunn),
+        any_clustering=over.any_clustering,
+        smallest_cluster=over.smallest_cluster,
+        these_sizes=over.these_sizes,
+        macro_these_sizes=over.macro_these_sizes,
+        dunn=dunn,
         davies_bouldin=davies_bouldin,
         calinski_harabasz=calinski_harabasz,
         agreement=agreement,
@@ -341,8 +372,10 @@ def _fitted_params(source: RowSource, arguments: Arguments) -> Mapping[str, Any]
         return job.panels.metric.params
 
 
-def _line(ceiling: Ceiling) -> str:
-    return (
+def _lines(*ceilings: Ceiling | None) -> list[str]:
+    return [
         f"    {ceiling.whose:<45} {at_most(ceiling.bound, 3):>9} "
         f"{max(0, int(100 * ceiling.reached)):>8}%"
-    )
+        for ceiling in ceilings
+        if ceiling is not None
+    ]

@@ -16,6 +16,7 @@ from silchunk.bound_result import BoundResult
 from silchunk.errors import InputError, InputTypeError
 from silchunk.pages import INK, UNWRITABLE, extra
 from silchunk.rounding import at_most
+from silchunk.sampling import SampledBound
 from silchunk.silhouette_bars import Bars, aligned, bars_of
 from silchunk.silhouette_result import SilhouetteTable
 from silchunk.silhouettes import silhouette_table
@@ -133,7 +134,7 @@ def plot_silhouette(
 
 
 def plot_bound_curve(
-    bounds: BoundResult,
+    bounds: BoundResult | SampledBound,
     *,
     min_cluster_size: int | None = None,
     score: float | None = None,
@@ -143,7 +144,8 @@ def plot_bound_curve(
 
     Parameters
     ----------
-    bounds : BoundResult
+    bounds : BoundResult, or SampledBound for several minimum cluster sizes
+        From a sample, the curve is that of upper limits at these sizes.
     min_cluster_size : int, optional
         Size of a clustering's smallest cluster, which is marked on the curve.
     score : float, optional
@@ -162,27 +164,33 @@ def plot_bound_curve(
     InputError
         No clustering has a smallest cluster of that size, or the score is above its bound.
     """
-    if not isinstance(bounds, BoundResult):
+    if not isinstance(bounds, (BoundResult, SampledBound)):
         raise InputTypeError(
-            f"bounds must come from silhouette_bounds(); got {type(bounds).__name__}."
+            "bounds must come from silhouette_bounds(), or from silhouette_upper_bound() with "
+            f"sample_size; got {type(bounds).__name__}."
         )
     marked = None if min_cluster_size is None else bounds.at(min_cluster_size)
-    if score is not None:
-        bounds.wcre(score, min_cluster_size)  # refuses one that cannot be
-    curve = bounds.curve()
-    shown = _shown_sizes(len(curve), min_cluster_size)
+    name = "no clustering is above"
+    if isinstance(bounds, BoundResult):
+        if score is not None:
+            bounds.wcre(score, min_cluster_size)  # refuses one that cannot be
+        largest, curve = len(bounds.curve()), bounds.curve()
+        shown = _shown_sizes(largest, min_cluster_size)
+        curve = curve[shown - 1]
+    else:
+        shown, curve = np.ravel(bounds.min_cluster_size), np.ravel(bounds.upper_limit)
+        largest = int(shown[-1])
+        name += f", with confidence {bounds.confidence:g}"
     ax = _axes(ax)
     # The bound at a size that is not shown is below that of the next smaller one, which is.
-    ax.plot(
-        shown, curve[shown - 1], drawstyle="steps-post", color=BLUE, label="no clustering is above"
-    )
+    ax.plot(shown, curve, drawstyle="steps-post", color=BLUE, label=name)
     if score is not None:
         ax.axhline(score, color=RED, linestyle="--", label=f"this clustering: {score:.3f}")
     if min_cluster_size is not None and marked is not None:
         text = f"smallest cluster has {min_cluster_size:,}: at most {at_most(marked, 3)}"
         ax.axvline(min_cluster_size, color=FAINT, linestyle=":", linewidth=1)
         ax.plot([min_cluster_size], [marked], "o", color=INK, label=text, zorder=3)
-        if min_cluster_size < LOGARITHMIC_BELOW * len(curve):
+        if min_cluster_size < LOGARITHMIC_BELOW * largest:
             ax.set_xscale("log")
     low = min(float(curve[-1]), 0.0 if score is None else score)
     ax.set_ylim(min(0.0, low - 0.05 if low < 0 else low), 1.02)

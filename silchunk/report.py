@@ -13,9 +13,10 @@ import numpy as np
 from silchunk.agreement import LabelAgreement
 from silchunk.bound_result import BoundResult
 from silchunk.pages import check_installed, extra, render, svg
-from silchunk.plan import format_bytes
+from silchunk.plan import Plan, format_bytes
 from silchunk.plots import plot_bound_curve, plot_silhouette
 from silchunk.rounding import at_most
+from silchunk.sampling import SampledBound
 from silchunk.silhouette_result import SilhouetteTable
 
 if TYPE_CHECKING:
@@ -50,21 +51,21 @@ class Judged(Protocol):
     @property
     def silhouettes(self) -> SilhouetteTable: ...
     @property
-    def bounds(self) -> BoundResult: ...
+    def bounds(self) -> BoundResult | SampledBound: ...
     @property
     def any_clustering(self) -> Ceiling: ...
     @property
     def smallest_cluster(self) -> Ceiling: ...
     @property
-    def these_sizes(self) -> Ceiling: ...
+    def these_sizes(self) -> Ceiling | None: ...
     @property
-    def macro_these_sizes(self) -> Ceiling: ...
+    def macro_these_sizes(self) -> Ceiling | None: ...
     @property
     def micro(self) -> float: ...
     @property
     def macro(self) -> float: ...
     @property
-    def dunn(self) -> float: ...
+    def dunn(self) -> float | None: ...
     @property
     def davies_bouldin(self) -> float | None: ...
     @property
@@ -77,6 +78,10 @@ class Judged(Protocol):
     def seconds(self) -> float: ...
     @property
     def verdict(self) -> str: ...
+    @property
+    def sample_size(self) -> int | None: ...
+    @property
+    def plan(self) -> Plan: ...
 
 
 def report_page(judged: Judged, *, source: str = "", command: str = "") -> str:
@@ -106,9 +111,15 @@ def report_page(judged: Judged, *, source: str = "", command: str = "") -> str:
         source=source,
         verdict=judged.verdict,
         doubtful=judged.micro <= 0,
+        sampled=judged.sample_size is not None,
         scores=[
-            _score("Mean over points (micro)", judged.micro, three),
-            _score("Mean of cluster means (macro)", judged.macro, (judged.macro_these_sizes,)),
+            _score("Mean over points (micro)", judged.micro, table.micro_standard_error, three),
+            _score(
+                "Mean of cluster means (macro)",
+                judged.macro,
+                table.macro_standard_error,
+                (judged.macro_these_sizes,),
+            ),
         ],
         silhouettes=_silhouettes(judged),
         curve=_curve(judged, smallest),
@@ -131,6 +142,8 @@ def worst_points(table: SilhouetteTable, most: int) -> list[dict[str, Any]]:
     worst = {name: np.empty(0) for name in names}
     for start, block in table._blocks():
         counted = np.arange(start, start + len(block["silhouette"]))
+        if table.points is not None:
+            counted = table.points[counted]
         columns = {"point": counted, **block}
         kept = np.flatnonzero(columns["cluster"] >= 0)
         low = kept[np.argsort(columns["silhouette"][kept], kind="stable")[:most]]
@@ -153,11 +166,13 @@ def worst_points(table: SilhouetteTable, most: int) -> list[dict[str, Any]]:
     ]
 
 
-def _score(name: str, score: float, ceilings: tuple[Ceiling, ...]) -> dict[str, Any]:
+def _score(
+    name: str, score: float, error: float, ceilings: tuple[Ceiling | None, ...]
+) -> dict[str, Any]:
     """A score, and how far along each bar its mark stands, in percent of the range from 0 to 1."""
     return {
         "name": name,
-        "value": _signed(score),
+        "value": _signed(score) + (f" ± {error:.3f}" if error else ""),
         "width": _percent(score),
         "ceilings": [
             {
@@ -167,6 +182,7 @@ def _score(name: str, score: float, ceilings: tuple[Ceiling, ...]) -> dict[str, 
                 "reached": max(0, int(100 * ceiling.reached)),
             }
             for ceiling in ceilings
+            if ceiling is not None
         ],
     }
 
@@ -201,14 +217,16 @@ def _element(ax: Axes, alt: str) -> Markup:
 def _silhouettes(judged: Judged) -> Markup:
     table = judged.silhouettes
     ax = _new_axes(min(TALLEST, max(HEIGHT, 1.2 + 0.22 * table.n_clusters)))
-    plot_silhouette(table, bounds=judged.bounds, most_points=DRAWN_POINTS, ax=ax)
+    bounds = judged.bounds if isinstance(judged.bounds, BoundResult) else None
+    plot_silhouette(table, bounds=bounds, most_points=DRAWN_POINTS, ax=ax)
     alt = f"Silhouettes of the points, by cluster; their mean is {judged.micro:.3f}"
     return _element(ax, alt)
 
 
 def _curve(judged: Judged, smallest: int) -> Markup:
+    bounds = judged.bounds
     ax = plot_bound_curve(
-        judged.bounds, min_cluster_size=smallest, score=judged.micro, ax=_new_axes(HEIGHT)
+        bounds, min_cluster_size=smallest, score=judged.micro, ax=_new_axes(HEIGHT)
     )
     alt = (
         f"Upper bound against the size of the smallest cluster: at most "
@@ -273,12 +291,39 @@ def _agreement(agreement: LabelAgreement | None) -> list[tuple[str, str, str]]:
     ]
 
 
-def _computed(judged: Judged) -> list[tuple[str, str]]:
-    """How, as (name, words)."""
-    table, bounds, plan = judged.silhouettes, judged.bounds, judged.bounds.plan
-    n, left_out = bounds.n, table.n - bounds.n
+def _exact_or_sampled(judged: Judged) -> list[tuple[str, str]]:
+    bounds, table, n = judged.bounds, judged.silhouettes, f"{judged.bounds.n:,}"
+    if isinstance(bounds, SampledBound):
+        return [
+            (
+                "Silhouettes",
+                f"estimated from {judged.sample_size:,} points, some of every cluster, each held "
+                f"against all {n}; standard error {table.micro_standard_error:.4f} of the mean "
+                f"over points, {table.macro_standard_error:.4f} of the mean of cluster means",
+            ),
+            (
+                "Bounds",
+                f"estimated from {bounds.sample_size:,} points, each held against all {n}; each "
+                f"holds with a confidence of {bounds.confidence:.4g} for every clustering of that "
+                "kind, found or not",
+            ),
+        ]
     assert bounds.sized is not None
     gap = max(bounds.sized.asw_gap, bounds.sized.macro_gap)
+    return [
+        ("Silhouettes", f"exact, over all {n} × {n} distances; no point was sampled"),
+        (
+            "Bounds",
+            "hold for every clustering of that kind, found or not; those for these cluster sizes "
+            f"are within {at_most(gap, 6)} of the best that their method gives",
+        ),
+    ]
+
+
+def _computed(judged: Judged) -> list[tuple[str, str]]:
+    """How, as (name, words)."""
+    table, plan = judged.silhouettes, judged.plan
+    left_out = table.n - judged.bounds.n
     if judged.n_features is None:
         points = f"{table.n:,}, by their distances to each other"
     else:
@@ -286,12 +331,7 @@ def _computed(judged: Judged) -> list[tuple[str, str]]:
     return [
         ("Points", points + (f"; {left_out:,} left out as noise" if left_out else "")),
         ("Metric", f"{table.metric}, {8 * plan.itemsize}-bit distances"),
-        ("Silhouettes", f"exact, over all {n:,} × {n:,} distances; no point was sampled"),
-        (
-            "Bounds",
-            "hold for every clustering of that kind, found or not; those for these cluster sizes "
-            f"are within {at_most(gap, 6)} of the best that their method gives",
-        ),
+        *_exact_or_sampled(judged),
         ("Time", f"{judged.seconds:,.1f} s"),
         (
             "Memory",

@@ -60,6 +60,22 @@ class SampledBound:
         """Whether the sampled points' bounds hold in exact arithmetic."""
         return self.certified_for is not None
 
+    def at(self, min_cluster_size: int) -> float:
+        """Upper limit for a minimum cluster size, one of those asked for.
+
+        Raises
+        ------
+        InputError
+            It was not asked for.
+        """
+        asked = np.ravel(self.min_cluster_size).tolist()
+        if min_cluster_size not in asked:
+            raise InputError(
+                f"there is no limit for min_cluster_size {min_cluster_size!r}; the sample was "
+                f"asked for {', '.join(map(str, asked))}."
+            )
+        return float(np.ravel(self.upper_limit)[asked.index(min_cluster_size)])
+
     def wcre(self, asw: float) -> float:
         """Worst-case relative error of a clustering that scored ``asw``: ``(limit - asw) / limit``
         of the (first) upper limit.

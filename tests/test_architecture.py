@@ -57,7 +57,7 @@ LEVELS = [
     {"cluster"},
     {"bound_jobs", "silhouette_jobs", "indices", "dunn"},
     {"sized", "sampling", "estimate", "silhouettes"},
-    {"bounds", "build", "cluster_size", "export", "plots", "sweep_jobs"},
+    {"bounds", "build", "ceilings", "cluster_size", "export", "plots", "sweep_jobs"},
     {"report", "sweep_clusterings"},
     {"sweep_result"},
     {"evaluation", "sweeping"},

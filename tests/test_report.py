@@ -306,3 +306,40 @@ def test_what_the_command_refuses(folder):
     report("nowhere.npy", "labels.npy", "-o", "new.html", code=BAD_INPUT)
     report("x.npy", "labels.npy", "-o", "nowhere/new.html", code=CANNOT_WRITE)
     assert not (folder / "new.html").exists()
+
+
+# From a sample.
+
+
+def test_the_page_of_a_sample_says_how_sure_it_is():
+    judged = evaluate(X, LABELS, sample_size=60, random_state=4)
+    text = Reader(judged.to_html()).text
+    table = judged.silhouettes
+    shown = f"{table.micro:.3f} ± {table.micro_standard_error:.3f}"
+    assert shown.replace("-", "\N{MINUS SIGN}") in text
+    assert "estimated from 60 points, some of every cluster, each held against all 120" in text
+    assert f"standard error {table.micro_standard_error:.4f} of the mean over points" in text
+    assert "holds with a confidence of 0.95" in text
+    assert "no point was sampled" not in text
+    assert "The line over the bars" not in text
+    assert "no clustering is above, with confidence 0.95" in judged.to_html()
+
+
+def test_worst_points_of_a_sample_are_numbered_as_all_points_are():
+    table = silchunk.silhouette_table(X, LABELS, sample_size=60, random_state=4)
+    [worst] = worst_points(table, 1)
+    low = int(np.nanargmin(table.samples))
+    assert worst["point"] == str(table.points[low])
+
+
+def test_the_command_line_samples(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    np.save("labels.npy", LABELS)
+    sample = ["--sample-size", "60", "--random-state", "4"]
+    done = runner.invoke(app, ["report", "x.npy", "labels.npy", "-o", "page.html", *sample])
+    assert done.exit_code == 0, done.output
+    assert "reaches about" in done.output
+    assert "estimated from 60 points" in Reader((tmp_path / "page.html").read_text()).text
+    done = runner.invoke(app, ["evaluate", "x.npy", "labels.npy", "--json", *sample])
+    assert json.loads(done.stdout)["sample_size"] == 60

@@ -25,7 +25,13 @@ from silchunk.cli.base import (
 )
 from silchunk.cli.commands import typed
 from silchunk.cli.execution import computes, never
-from silchunk.cli.scores import LabelsArgument, NoiseOption, ValidateOption
+from silchunk.cli.scores import (
+    LabelsArgument,
+    NoiseOption,
+    SampleOption,
+    SeedOption,
+    ValidateOption,
+)
 
 
 @app.command()
@@ -42,6 +48,8 @@ def report(
     metric: MetricOption = "euclidean",
     param: ParamOption = [],  # noqa: B006 (typer copies it)
     noise: NoiseOption = None,
+    sample: SampleOption = None,
+    random_state: SeedOption = None,
     validate: ValidateOption = True,
     memory: MemoryOption = None,
     dtype: DtypeOption = None,
@@ -62,6 +70,8 @@ def report(
         metric=metric,
         metric_params=parsed_params(param),
         noise=noise,
+        sample_size=sample,
+        random_state=random_state,
         dtype=dtype,
         validate=validate,
         memory=memory,

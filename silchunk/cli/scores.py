@@ -46,6 +46,20 @@ ValidateOption = Annotated[
 ]
 
 
+SampleOption = Annotated[
+    int | None,
+    typer.Option(
+        "--sample-size",
+        "--sample",
+        help="Estimate from so many points, some of every cluster, each against all others.",
+        show_default=False,
+    ),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(help="Seed of the sample, for a result that can be repeated.")
+]
+
+
 @app.command()
 @reported
 @computes(never)
@@ -62,18 +76,8 @@ def score(
             show_default=False,
         ),
     ] = None,
-    sample: Annotated[
-        int | None,
-        typer.Option(
-            "--sample-size",
-            "--sample",
-            help="Estimate from so many points, some of every cluster, each against all others.",
-            show_default=False,
-        ),
-    ] = None,
-    random_state: Annotated[
-        int | None, typer.Option(help="Seed of the sample, for a result that can be repeated.")
-    ] = None,
+    sample: SampleOption = None,
+    random_state: SeedOption = None,
     noise: NoiseOption = None,
     table: Annotated[
         Path | None,
@@ -137,6 +141,8 @@ def evaluate(
     metric: MetricOption = "euclidean",
     param: ParamOption = [],  # noqa: B006 (typer copies it)
     noise: NoiseOption = None,
+    sample: SampleOption = None,
+    random_state: SeedOption = None,
     validate: ValidateOption = True,
     memory: MemoryOption = None,
     dtype: DtypeOption = None,
@@ -153,6 +159,8 @@ def evaluate(
         metric=metric,
         metric_params=parsed_params(param),
         noise=noise,
+        sample_size=sample,
+        random_state=random_state,
         dtype=dtype,
         validate=validate,
         memory=memory,
