@@ -193,3 +193,18 @@ def test_colours_can_be_told_apart_by_all():
     theirs = {"#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"}
     assert set(plots.COLOURS) == theirs
     assert len(plots.COLOURS) == len(theirs)
+
+
+def test_the_curve_of_a_sample_is_that_of_its_limits():
+    X = np.random.default_rng(0).standard_normal((200, 3))
+    sizes = [1, 5, 20, 90]
+    sampled = silchunk.silhouette_upper_bound(
+        X, min_cluster_size=sizes, sample_size=50, random_state=0
+    )
+    ax = plot_bound_curve(sampled, min_cluster_size=20, score=0.2)
+    curve = ax.lines[0]
+    assert curve.get_xdata().tolist() == sizes
+    assert curve.get_ydata().tolist() == sampled.upper_limit.tolist()
+    assert "with confidence 0.95" in curve.get_label()
+    with pytest.raises(InputError, match="no limit for min_cluster_size 7; .* asked for 1, 5, 20"):
+        plot_bound_curve(sampled, min_cluster_size=7)
