@@ -159,6 +159,7 @@ app(arguments)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"),
     [("SIGTERM", PAUSED), ("SIGINT", PAUSED), ("SIGKILL", -signal.SIGKILL)],

@@ -185,6 +185,7 @@ def test_candidates_are_bounded_with_many_clusters(caplog):
     assert len(np.unique(model.labels_)) == 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [KMeans(4, random_state=0), SphericalKSil(4, random_state=0)])
 def test_wide_sparse_points_are_dense_a_few_at_a_time(model, tmp_path):
     """Their dense form would be 343 MiB, more than may be held."""

@@ -253,6 +253,7 @@ class TestStore(StoreMachine.TestCase):
     )
 
 
+@pytest.mark.slow
 def test_signals_pause_a_build(tmp_path):
     np.save(tmp_path / "x.npy", X)
     code = (
