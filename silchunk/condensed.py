@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from silchunk.errors import InputError, InputNotFoundError
+from silchunk.npy_files import map_npy
 from silchunk.rows import ALL, Block, float_dtype
 
 # Entries copied at once.
@@ -43,7 +44,7 @@ class CondensedRows:
     def rows(self, start: int, stop: int, columns: slice = ALL) -> Block:
         values = self.values
         if values is None:
-            values = np.load(str(self.path), mmap_mode="r", allow_pickle=False)
+            values = map_npy(str(self.path))
         first, last, _ = columns.indices(self.n)
         out = np.zeros((stop - start, last - first), float_dtype(self.dtype))
         for i in range(start, stop):
@@ -78,7 +79,7 @@ def condensed_rows(X: Any, scratch: Path, *, as_file: bool) -> CondensedRows | N
     values, path = X, None
     if isinstance(X, (str, os.PathLike)) and os.fspath(X).endswith(".npy") and os.path.isfile(X):
         with suppress(ValueError, EOFError):  # who opens it as a matrix says what it is
-            values = np.load(X, mmap_mode="r", allow_pickle=False)
+            values = map_npy(X)
             path = os.path.abspath(X)
     elif isinstance(X, (str, os.PathLike)) and ("://" in os.fspath(X) or os.path.isdir(X)):
         from silchunk.zarr_arrays import open_zarr

@@ -24,6 +24,7 @@ from silchunk import disk, storage, zarr_arrays
 from silchunk.distances import DistanceMatrix, open_distances
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError, OutputExistsError
+from silchunk.npy_files import map_npy
 from silchunk.prepare import Arguments, prepared
 from silchunk.progress import Progress
 
@@ -229,7 +230,7 @@ class _CopyPanel:
     def _write(self, start: int, stop: int) -> None:
         block = self.matrix.rows(start, stop)
         if self.array is None:
-            out: Any = np.load(self.target, mmap_mode="r+", allow_pickle=False)
+            out: Any = map_npy(self.target, "r+")
             out[start:stop] = block
             return
         try:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from silchunk.errors import InputError, InputTypeError, warn
+from silchunk.npy_files import map_npy
 from silchunk.points import open_array, open_zarr_array
-from silchunk.rows import map_npy
 
 Codes = np.ndarray[Any, np.dtype[Any]]
 

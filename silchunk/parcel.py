@@ -18,6 +18,8 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from silchunk.npy_files import load_npy
+
 # Smaller arrays travel with the task.
 LARGEST_BYTES = 1024
 # Reads that failed are tried again this often; nothing else is worth repeating.
@@ -106,7 +108,7 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, number: int) -> Any:
         if number not in self.arrays:
-            array = np.load(self.folder / f"{number}.npy", allow_pickle=False)
+            array = load_npy(self.folder / f"{number}.npy")
             array.flags.writeable = False
             self.arrays[number] = array
         return self.arrays[number]

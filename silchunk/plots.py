@@ -128,7 +128,7 @@ def plot_silhouette(
     if len(drawn) < table.n_clusters:
         ax.set_ylabel(f"the {len(drawn):,} largest of {table.n_clusters:,} clusters")
     else:
-        ax.set_ylabel("cluster (points)")
+        ax.set_ylabel("cluster (points)" if table.points is None else "cluster (points sampled)")
     _legend_above(ax)
     return ax
 

@@ -13,9 +13,10 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 
 from silchunk.errors import InputError, InputNotFoundError, InputTypeError
+from silchunk.npy_files import map_npy
 from silchunk.readers import ENDINGS, encodings, file_rows, file_vector, kind_of, split
 from silchunk.readers.frames import library_of, unwrapped
-from silchunk.rows import ArrayRows, DaskRows, NpyRows, RowSource, ZarrRows, map_npy
+from silchunk.rows import ArrayRows, DaskRows, NpyRows, RowSource, ZarrRows
 from silchunk.sparse_rows import CsrRows, checked_csr
 
 log = logging.getLogger("silchunk")
@@ -28,9 +29,10 @@ OTHER_FILES = ", ".join(sorted(ENDINGS))
 
 class OpenedPath(str):
     """A path, with the rows that were opened there: whoever wants its text has that, and whoever
-    wants points has these."""
+    wants points has these; on the command line, by which options."""
 
     source: RowSource
+    options: str = ""
 
 
 def as_rows(X: Any, *, name: str = "X", sparse: bool = False) -> RowSource:

@@ -112,6 +112,7 @@ def report_page(judged: Judged, *, source: str = "", command: str = "") -> str:
         verdict=judged.verdict,
         doubtful=judged.micro <= 0,
         sampled=judged.sample_size is not None,
+        confidence=getattr(judged.bounds, "confidence", None),
         scores=[
             _score("Mean over points (micro)", judged.micro, table.micro_standard_error, three),
             _score(

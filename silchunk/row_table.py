@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from silchunk.disk import room_for
+from silchunk.npy_files import map_npy
 from silchunk.rows import ArrayRows, Block, NpyRows, RowSource
 
 
@@ -37,7 +38,7 @@ class RowTable:
 
     def whole(self) -> Block:
         """All of it; what is in a file stays mapped from it, also when the file is deleted."""
-        return self.array if self.path is None else np.load(self.path, mmap_mode="c")
+        return self.array if self.path is None else map_npy(self.path, "c")
 
     @property
     def source(self) -> RowSource:

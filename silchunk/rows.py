@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from silchunk.errors import DiskFullError, OverBudgetError
+from silchunk.npy_files import map_npy
 
 if TYPE_CHECKING:
     import zarr
@@ -395,9 +396,3 @@ def _copy_ranges(source: RowSource) -> Iterator[tuple[int, int]]:
     step = max(step, source.chunk_rows)
     for start in range(0, n, step):
         yield start, min(n, start + step)
-
-
-def map_npy(path: str) -> Block:
-    """The array of a ``.npy`` file, mapped."""
-    mapped: Block = np.load(path, mmap_mode="r", allow_pickle=False)
-    return mapped

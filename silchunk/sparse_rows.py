@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from silchunk.errors import InputError
-from silchunk.rows import ALL, Block, float_dtype, map_npy
+from silchunk.npy_files import map_npy
+from silchunk.rows import ALL, Block, float_dtype
 
 # Entries that are looked at together when a stored matrix is checked.
 CHECKED_AT_ONCE = 1 << 20

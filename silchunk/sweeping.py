@@ -29,6 +29,7 @@ from silchunk.errors import (
     OutputExistsError,
 )
 from silchunk.labels import read_labels
+from silchunk.npy_files import map_npy
 from silchunk.prepare import Arguments, metric_of, opened, prepared
 from silchunk.progress import Progress
 from silchunk.rows import RowSource
@@ -311,7 +312,7 @@ def _written(labels: Mapping[int, Vector], folder: Path) -> dict[int, Vector]:
         temporary.mkdir()
         for K, array in labels.items():
             np.save(temporary / f"labels-{K}.npy", array, allow_pickle=False)
-    return {K: np.load(folder / f"labels-{K}.npy", mmap_mode="r") for K in labels}
+    return {K: map_npy(folder / f"labels-{K}.npy") for K in labels}
 
 
 class _Teller:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from silchunk.metric_kinds import Metric, PairwiseMetric, mirror_upper
+from silchunk.npy_files import map_npy
 from silchunk.panels import FromPoints, refuse_not_finite
 from silchunk.plan import LEAF_ROWS, TILE_COLUMNS, ranges
 from silchunk.rows import Block, RowSource
@@ -146,7 +147,7 @@ class MirroredPanels:
         out[:, start:] = self._half(start // self.panel_rows)
 
     def _half(self, panel: int) -> Block:
-        half: Block = np.load(half_file(self.folder, panel), mmap_mode="r", allow_pickle=False)
+        half: Block = map_npy(half_file(self.folder, panel))
         return half
 
 

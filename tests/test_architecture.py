@@ -14,7 +14,7 @@ ROOT = Path(silchunk.__file__).parent
 # A module may import from the levels above its own line, never from its own or below.
 LEVELS = [
     {"errors"},
-    {"zarr_arrays"},
+    {"npy_files", "zarr_arrays"},
     {"plan", "progress", "machine", "parcel", "sums", "buffers", "blas", "rows", "shard", "inbox"},
     {"stopping", "disk", "sparse_rows", "readers.libraries"},
     {"engine.remote"},

@@ -76,7 +76,8 @@ def test_the_page_has_the_same_figures():
     assert facts["silhouette_proxy"] > facts["silhouette_proxy_at_start"]
     assert (
         f"  micro silhouette proxy  {facts['silhouette_proxy']:.4f} "
-        f"({facts['silhouette_proxy_at_start']:.4f} at the start), from distances to centres\n"
+        f"({facts['silhouette_proxy_at_start']:.4f} at the start), from distances to centres: "
+        "not what evaluate gives\n"
         f"  inertia                 {facts['inertia']:.6g} "
         f"({facts['inertia_at_start']:.6g} at the start)\n"
         "  iterations              3, all of --max-iter\n"
@@ -197,13 +198,22 @@ def test_the_next_command_runs():
     assert "(cosine distance)" in run(*directions).stdout
 
 
+def test_the_next_command_judges_the_same_points():
+    table = np.column_stack([X * [1, 100], np.arange(len(X))])
+    np.savetxt("t.csv", table, header="a 0,a 1,row", comments="", delimiter=",")
+    options = ("--columns", "a 0,a 1", "--scale", "standard")
+    said = next_command(cluster(*options, source="t.csv"))
+    assert said == ["evaluate", "t.csv", "labels.npy", *options]
+    run(*said)
+
+
 def test_of_many_points_the_next_command_takes_a_sample(monkeypatch):
     monkeypatch.setattr(command, "EVALUATED_POINTS", 200)
     assert next_command(cluster())[0] == "evaluate"
     monkeypatch.setattr(command, "EVALUATED_POINTS", 199)
     monkeypatch.setattr(command, "SAMPLED_POINTS", 50)
     said = next_command(cluster(output="again.npy"))
-    assert said == ["score", "x.npy", "again.npy", "--sample-size", "50"]
+    assert said == ["evaluate", "x.npy", "again.npy", "--sample-size", "50"]
     assert json.loads(run(*said, "--json").stdout)["sample_size"] == 50
     monkeypatch.setattr(command, "SAMPLED_POINTS", 5)
     assert next_command(cluster(output="third.npy"))[-1] == "6"  # two of each cluster

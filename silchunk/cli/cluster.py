@@ -318,7 +318,7 @@ def _print(facts: Mapping[str, Any], output: Path) -> None:
         (
             f"{facts['average']} silhouette proxy",
             f"{facts['silhouette_proxy']:.4f} ({facts['silhouette_proxy_at_start']:.4f} at the "
-            "start), from distances to centres",
+            "start), from distances to centres: not what evaluate gives",
         ),
         ("inertia", f"{facts['inertia']:.6g} ({facts['inertia_at_start']:.6g} at the start)"),
         ("iterations", f"{facts['n_iter']:,}" + (", all of --max-iter" if all_used else "")),
@@ -334,9 +334,12 @@ def _print(facts: Mapping[str, Any], output: Path) -> None:
 
 def _next_command(facts: Mapping[str, Any], output: Path) -> str:
     """The command that judges the labels."""
-    files = f"{shlex.quote(facts['source'])} {shlex.quote(str(output))}"
-    metric = " --metric cosine" if facts["algorithm"] == "spherical-ksil" else ""
-    if facts["n"] <= EVALUATED_POINTS:
-        return f"silchunk evaluate {files}{metric}"
-    sample = max(SAMPLED_POINTS, 2 * facts["n_clusters"])
-    return f"silchunk score {files}{metric} --sample-size {sample}"
+    src = facts["source"]
+    words = f"silchunk evaluate {shlex.quote(src)} {shlex.quote(str(output))}"
+    if options := getattr(src, "options", ""):  # or other points would be judged
+        words += f" {options}"
+    if facts["algorithm"] == "spherical-ksil":
+        words += " --metric cosine"
+    if facts["n"] > EVALUATED_POINTS:
+        words += f" --sample-size {max(SAMPLED_POINTS, 2 * facts['n_clusters'])}"
+    return words

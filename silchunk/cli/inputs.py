@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import inspect
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -170,6 +171,9 @@ def _points(
         from silchunk.scaling import scaled
 
         opened.source = scaled(opened.source, scale)
+    asked = (("--array", array), ("--columns", columns), ("--scale", scale))
+    words = [f"{option} {shlex.quote(value)}" for option, value in asked if value is not None]
+    opened.options = " ".join(words)
     return opened
 
 

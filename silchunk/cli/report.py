@@ -77,7 +77,9 @@ def report(
         memory=memory,
         progress=shown(),
     )
-    judged.to_html(output, source=f"{labels} of {src}", command=typed())
+    options = getattr(src, "options", "")
+    source = f"{labels} of {src}" + (f", {options}" if options else "")
+    judged.to_html(output, source=source, command=typed())
     say_written(output)
     if json_:
         print_json({"source": src, "report": str(output), **judged.facts()})

@@ -265,6 +265,8 @@ WORDS = (
     (r"export_distances", "silchunk export"),
     (r", or DistanceMatrix\.verify\(repair=True\)", ""),
     (r"pass it as X", "pass it with --source"),
+    (r"(?<=Name the columns to read)", " with --columns"),
+    (r"^kind must be", "--scale must be"),
     (r"\bX(?=:| is| has| must)", "SRC"),
 )
 

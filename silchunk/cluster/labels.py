@@ -11,6 +11,7 @@ import numpy as np
 
 from silchunk.cluster.points import Vector
 from silchunk.disk import room_for
+from silchunk.npy_files import map_npy
 
 
 @dataclass(frozen=True)
@@ -84,5 +85,5 @@ class LabelVector:
         if self.array is not None:
             return self.array
         assert self.path is not None
-        mapped: Vector = np.load(self.path, mmap_mode="c", allow_pickle=False)
+        mapped: Vector = map_npy(self.path, "c")
         return mapped

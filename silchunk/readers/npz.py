@@ -11,9 +11,10 @@ import numpy as np
 
 from silchunk.disk import room_for
 from silchunk.errors import InputError, InputTypeError
+from silchunk.npy_files import map_npy
 from silchunk.readers.scratch import owning, scratch
 from silchunk.readers.tables import must_be_file, nearest
-from silchunk.rows import Block, NpyRows, map_npy
+from silchunk.rows import Block, NpyRows
 from silchunk.sparse_rows import CsrRows, NpyVector, checked_csr
 
 COPIED_AT_ONCE = 1 << 20

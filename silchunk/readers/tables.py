@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ INDEX_NAMES = ("", "Unnamed: 0", "__index_level_0__")
 # Columns; wider files are no tables.
 WIDEST = 200_000
 NAMED_AT_MOST = 8
+
+# Names of columns that number the points: id, customer_id, customerID.
+IDENTIFIER = re.compile(r"(?:^|[\s_.-])(?i:id)$|[a-z]I[Dd]$")
 
 NUMBERS, EMPTY = "numbers", "nothing"
 
@@ -74,6 +78,8 @@ def feature_rows(
     DiskFullError
     """
     chosen = features(table, columns, label_column, name)
+    described = f"{name}: {table.path}"
+    counters, bad = _Counters(len(chosen)), _BadRows(chosen, missing)
     dtype = np.dtype(np.float32 if all(column.single for column in chosen) else np.float64)
     with scratch() as folder:
         path = folder / "points.npy"
@@ -84,14 +90,19 @@ def feature_rows(
                 if stop_requested.is_set():
                     raise StoppedError(f"stopped as asked while {table.path} was read.")
                 for block in _blocks(batch, dtype):
-                    _check_values(block, n, chosen, missing, f"{name}: {table.path}")
-                    with room_for(path, block.nbytes):
-                        stream.write(block.data)
+                    bad.look_at(block, n)
+                    counters.look_at(block)
+                    if not bad.rows:
+                        with room_for(path, block.nbytes):
+                            stream.write(block.data)
                     n += len(block)
             stream.seek(0)
             _write_header(stream, dtype, n, len(chosen))
         if n == 0:
-            raise InputError(f"{name}: {table.path} has no rows.")
+            raise InputError(f"{described} has no rows.")
+        bad.refuse(described, n)
+        if columns is None:
+            _warn_of_identifiers(chosen, counters.counting & (n > 2), described)
         rows = NpyRows(str(path), (n, len(chosen)), dtype)
     owning(rows, folder)
     return rows
@@ -254,20 +265,71 @@ def _numbers(values: Any) -> Block:
     return numbers
 
 
-def _check_values(
-    block: Block, first: int, chosen: Sequence[Column], missing: bool, described: str
-) -> None:
-    bad = np.isinf(block) if missing else ~np.isfinite(block)
-    if not bad.any():
-        return
-    row, column = np.argwhere(bad)[0]
-    value = block[row, column]
-    what = "no number" if np.isnan(value) else str(value)
-    raise InputError(
-        f"{described} has {what} in row {first + int(row)} (counted from 0), column "
-        f"{chosen[column].name!r}. Distances need finite values: drop or fill such rows first, or "
-        "choose other columns."
-    )
+class _BadRows:
+    """Rows with a value that is no finite number: how many, and what the first of them has."""
+
+    def __init__(self, chosen: Sequence[Column], missing: bool) -> None:
+        self.chosen = chosen
+        self.missing = missing
+        self.first = ""
+        self.rows = 0
+
+    def look_at(self, block: Block, start: int) -> None:
+        """At the rows from ``start`` on."""
+        bad = np.isinf(block) if self.missing else ~np.isfinite(block)
+        if not bad.any():
+            return
+        if not self.rows:
+            row, column = np.argwhere(bad)[0]
+            value = block[row, column]
+            what = "no number" if np.isnan(value) else str(value)
+            name = self.chosen[column].name
+            self.first = f"{what} in row {start + int(row)} (counted from 0), column {name!r}"
+        self.rows += int(bad.any(axis=1).sum())
+
+    def refuse(self, described: str, n: int) -> None:
+        if not self.rows:
+            return
+        others = "" if self.rows == 1 else f"; {self.rows:,} of {n:,} rows have such values"
+        raise InputError(
+            f"{described} has {self.first}{others}. Distances need finite values: drop such rows "
+            "or fill them in first (in pandas: frame.dropna()), or choose other columns."
+        )
+
+
+class _Counters:
+    """Which columns do nothing but count their rows."""
+
+    def __init__(self, width: int) -> None:
+        self.counting = np.ones(width, bool)
+        self.last: Block | None = None
+
+    def look_at(self, block: Block) -> None:
+        """At the rows that come next."""
+        if not self.counting.any():
+            return
+        steps = np.diff(block, axis=0)
+        self.counting &= (steps == 1).all(axis=0)
+        if self.last is not None and len(block):
+            self.counting &= block[0] - self.last == 1
+        if len(block):
+            self.last = block[-1].copy()
+
+
+def _warn_of_identifiers(chosen: Sequence[Column], counting: Block, described: str) -> None:
+    """Of columns that tell points apart rather than say what they are like."""
+    found = [
+        column.name
+        for column, counts in zip(chosen, counting.tolist(), strict=True)
+        if counts or IDENTIFIER.search(column.name)
+    ]
+    if found:
+        warn(
+            f"{described}: {', '.join(map(repr, found[:NAMED_AT_MOST]))} "
+            f"{'seems' if len(found) == 1 else 'seem'} to number the points, and yet "
+            f"{'counts as a feature' if len(found) == 1 else 'count as features'}. Name the "
+            "columns to read, to leave that out or to silence this."
+        )
 
 
 def _write_header(stream: Any, dtype: np.dtype[Any], n: int, width: int) -> None:

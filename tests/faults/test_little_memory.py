@@ -12,7 +12,7 @@ import pytest
 from drills import impatient, local_cluster, wait_until
 
 from silchunk import ClusterError
-from silchunk.engine import executor, map_panels, remote
+from silchunk.engine import executor, flight, map_panels
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -34,7 +34,7 @@ class Hungry:
 
 def test_a_panel_that_kills_its_workers_is_given_up_with_numbers(tmp_path, monkeypatch):
     impatient(monkeypatch)
-    monkeypatch.setattr(remote, "ROUNDS", 1)
+    monkeypatch.setattr(flight, "ROUNDS", 1)
     settings = {
         "distributed.scheduler.allowed-failures": 1,
         "distributed.worker.memory.pause": False,

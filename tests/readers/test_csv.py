@@ -225,3 +225,47 @@ def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(InputError, match=r"pyarrow, which is not installed.*silchunk\[table\]"):
         read_points(tmp_path / "t.csv")
+
+
+# Numbers that say nothing, and numbers that are not there.
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("row", np.arange(len(X))),
+        ("row", np.arange(len(X)) + 10_001),
+        ("customer_id", np.random.default_rng(0).permutation(len(X))),
+        ("ID", np.random.default_rng(0).permutation(len(X))),
+        ("customerId", np.full(len(X), 7)),
+    ],
+)
+def test_columns_that_number_the_points_are_told_of(name, numbers, tmp_path):
+    FRAME.assign(**{name: numbers}).to_csv(tmp_path / "t.csv", index=False)
+    told = rf"'{name}' seems to number the points, and yet counts as a feature"
+    with pytest.warns(SilchunkWarning, match=told):
+        found = values(tmp_path / "t.csv")
+    assert np.array_equal(found, np.column_stack([X, numbers]))
+    # Who names columns knows them.
+    assert values(tmp_path / "t.csv", columns=["x", name]).shape == (len(X), 2)
+
+
+@pytest.mark.parametrize("name", ["width", "valid", "grid", "liquid", "Humid"])
+def test_other_columns_are_not(name, tmp_path):
+    numbers = np.random.default_rng(0).permutation(len(X))
+    FRAME.assign(**{name: numbers}).to_csv(tmp_path / "t.csv", index=False)
+    assert values(tmp_path / "t.csv").shape == (len(X), 4)
+
+
+def test_all_rows_with_missing_values_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "COPY_BYTES", 8 * 3 * 16)  # blocks of sixteen rows
+    frame = FRAME.copy()
+    frame.loc[[17, 40], "y"] = np.nan
+    frame.loc[40, "x"] = np.inf
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    expected = (
+        rf"no number in row 17 \(counted from 0\), column 'y'; 2 of {len(X)} rows have such "
+        r"values.*in pandas: frame.dropna\(\)"
+    )
+    with pytest.raises(InputError, match=expected):
+        values(tmp_path / "t.csv")

@@ -111,7 +111,7 @@ def test_cells_that_are_empty_go_with_one_metric():
         (["score", "t.csv", "--label-column", "knd"], "did you mean 'kind'?"),
         (["bound", "t.csv", "--columns", "x,w"], "has no column 'w'"),
         (["bound", "x.npy", "--columns", "x"], "columns are named in tables"),
-        (["bound", "x.npy", "--scale", "unit"], "kind must be one of standard, robust"),
+        (["bound", "x.npy", "--scale", "unit"], "--scale must be one of standard, robust"),
         (["bound", "x.npy", "--metric", "precomputed", "--scale", "robust"], "have no features"),
         (["bound", "cells.h5ad:X", "--array", "X"], "both say which array"),
         (["bound", "cells.h5ad", "--array", "obsm/pca"], "has no 'obsm/pca'"),
