@@ -24,7 +24,7 @@ from drills import (
 
 import silchunk
 from silchunk import ClusterError
-from silchunk.engine import executor, flight, map_panels
+from silchunk.engine import executor, flight, map_panels, remote
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
@@ -104,6 +104,7 @@ def test_a_scheduler_that_comes_back_is_gone_on_with(
 
 def test_a_scheduler_that_freezes_is_an_error(cluster, begun, tmp_path, monkeypatch):
     impatient(monkeypatch, lost=3.0)
+    monkeypatch.setattr(remote, "ANSWER_SECONDS", 20.0)
     np.save(tmp_path / "x.npy", X)
 
     def harm(ended):
