@@ -16,6 +16,7 @@ from silchunk.agreement import LabelAgreement, compare_labels
 from silchunk.bound_result import BoundResult
 from silchunk.bounds import silhouette_bounds, silhouette_upper_bound
 from silchunk.ceilings import Ceiling, ceilings_of, curve_sizes
+from silchunk.confidence import checked_confidence
 from silchunk.dunn import dunn_score
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError
@@ -33,9 +34,6 @@ from silchunk.rows import RowSource, SelectedRows
 from silchunk.sampling import SampledBound
 from silchunk.silhouette_result import SilhouetteTable
 from silchunk.silhouettes import silhouette_table
-
-# With which ceilings from a sample hold.
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -303,6 +301,9 @@ def evaluate(
     began = time.perf_counter()
     if sample_size is None and (confidence, random_state) != (None, None):
         raise InputError("confidence and random_state go with sample_size.")
+    sure: dict[str, Any] = (
+        {} if confidence is None else {"confidence": checked_confidence(confidence)}
+    )
     arguments = Arguments(metric, metric_params, dtype, validate, memory, progress, scheduler)
     matrix = metric_of(X, arguments) == "precomputed"
     running: dict[str, Any] = {"memory": memory, "progress": progress, "scheduler": scheduler}
@@ -332,7 +333,7 @@ def evaluate(
             bounds = silhouette_upper_bound(
                 kept,
                 min_cluster_size=curve_sizes(read.n_kept, smallest),
-                confidence=CONFIDENCE if confidence is None else confidence,
+                **sure,
                 **sample,
                 **distances,
                 **running,

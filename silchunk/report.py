@@ -12,6 +12,7 @@ import numpy as np
 
 from silchunk.agreement import LabelAgreement
 from silchunk.bound_result import BoundResult
+from silchunk.ceilings import Ceiling
 from silchunk.pages import check_installed, extra, render, svg
 from silchunk.plan import Plan, format_bytes
 from silchunk.plots import plot_bound_curve, plot_silhouette
@@ -32,17 +33,6 @@ LISTED_POINTS = 10
 LONGEST_TEXT = 80
 
 LIBRARIES = ("silchunk", "numpy", "scikit-learn", "dask", "zarr", "numba")
-
-
-class Ceiling(Protocol):
-    """An upper bound, and how a score stands to it."""
-
-    @property
-    def whose(self) -> str: ...
-    @property
-    def bound(self) -> float: ...
-    @property
-    def reached(self) -> float: ...
 
 
 class Judged(Protocol):
@@ -225,9 +215,8 @@ def _silhouettes(judged: Judged) -> Markup:
 
 
 def _curve(judged: Judged, smallest: int) -> Markup:
-    bounds = judged.bounds
     ax = plot_bound_curve(
-        bounds, min_cluster_size=smallest, score=judged.micro, ax=_new_axes(HEIGHT)
+        judged.bounds, min_cluster_size=smallest, score=judged.micro, ax=_new_axes(HEIGHT)
     )
     alt = (
         f"Upper bound against the size of the smallest cluster: at most "

@@ -249,6 +249,15 @@ def test_the_active_client_is_used(client):
 
 
 @pytest.mark.cluster
+def test_few_bytes_are_looked_at_here_and_many_by_workers(client):
+    where = executor(client)
+    assert not where.nearby(engine.NEARBY_BYTES).distributed
+    assert where.nearby(engine.NEARBY_BYTES + 1) is where
+    threads = executor("threads")
+    assert threads.nearby(1) is threads
+
+
+@pytest.mark.cluster
 def test_errors_come_back_from_workers(client):
     bad = X.copy()
     bad[77, 3] = np.nan

@@ -45,7 +45,7 @@ Task = Callable[[int, int], Any]
 
 
 LOCAL_SCHEDULERS = ("threads", "synchronous")
-# Few bytes: read and looked at in about the time of three messages.
+# So few bytes are looked at where the job was asked for.
 NEARBY_BYTES = 8 << 20
 
 

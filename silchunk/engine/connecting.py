@@ -29,7 +29,7 @@ SETTINGS = {
     # It gives up for good a worker that is not there so long after it was killed, even if it was
     # started anew meanwhile and killed again.
     "distributed.deploy.lost-worker-timeout": "1 day",
-    # There is no dashboard to show these: each process would take some hundredths of a core.
+    # There is no dashboard to show these, and every process would take time for them.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1 s",
     "distributed.admin.system-monitor.interval": "2 s",

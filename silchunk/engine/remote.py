@@ -208,6 +208,13 @@ def _answering(client: Client) -> Iterator[None]:
 
 
 def known_workers(client: Client) -> Workers:
+    """What the scheduler knows of its workers now, by address; there may be none.
+
+    Raises
+    ------
+    OSError, TimeoutError
+        It does not answer.
+    """
     # Client.scheduler_info has no timeout, and gives what it knew where the scheduler is gone.
     scheduler = client.scheduler
     if scheduler is None:
@@ -229,11 +236,13 @@ def reconnected(client: Client) -> bool:
 
 
 def scheduler_address(client: Client) -> str:
+    """Where the scheduler is, for messages."""
     scheduler = client.scheduler
     return "of the client" if scheduler is None else str(scheduler.address)
 
 
 def no_answer(client: Client, error: Exception) -> str:
+    """The message where the scheduler or a worker does not answer."""
     return (
         f"the scheduler {scheduler_address(client)}, or one of its workers, does not answer: "
         f"{error or type(error).__name__}. See whether it hangs."
@@ -241,6 +250,7 @@ def no_answer(client: Client, error: Exception) -> str:
 
 
 def no_workers(client: Client) -> str:
+    """The message where no worker has come for too long."""
     return (
         f"the scheduler {scheduler_address(client)} has had no worker for {lost_seconds():g} "
         "seconds. What has been recorded is kept. Start workers for it, or close the client to run "
