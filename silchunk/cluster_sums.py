@@ -11,6 +11,8 @@ import numpy as np
 from silchunk.buffers import borrowed
 from silchunk.errors import InputError
 from silchunk.kernels import silhouette as kernel
+from silchunk.kernels.pair_sums import add_distances
+from silchunk.metric_kinds import DifferenceMetric, Metric
 from silchunk.panels import FromPoints, PanelSource, PointPanels
 from silchunk.plan import TILE_COLUMNS, ranges
 from silchunk.rows import Block
@@ -22,6 +24,9 @@ Vector = np.ndarray[Any, np.dtype[Any]]
 # the kernels, costs little beside them.
 PAIR_ROWS = 512
 PAIR_TILE_ROWS = 128
+# Points whose distances are added up as they are formed are handled so many bytes at a time: they
+# stay in a core's second cache.
+COLUMN_BYTES = 512 << 10
 
 
 @dataclass(frozen=True)
@@ -108,40 +113,33 @@ class SumPairs:
     def __call__(self, start: int, stop: int) -> PairSums:
         metric, n = self.panels.metric, self.panels.n
         own = self.panels.points.rows(start, stop)
-        leaves = [(slice(a, b), metric.rows(own[a:b])) for a, b in ranges(len(own), PAIR_TILE_ROWS)]
         mine = self._clusters(start, stop)
-        row_edges = [
-            self._within(mine, start + leaf.start, start + leaf.stop) for leaf, _ in leaves
-        ]
+        row_edges = self._within(mine, start, stop)
+        tiles: _SquareSums | _TileSums
+        if isinstance(metric, DifferenceMetric) and not metric.squared:
+            tiles = _SquareSums(metric, own, row_edges)
+        else:
+            tiles = _TileSums(metric, self.panels.dtype, own, row_edges)
         by_row = np.zeros((len(self.edges) - 1, len(own)))
         by_column = np.empty((mine.stop - mine.start, n - stop))
-        scratch = np.empty(PAIR_TILE_ROWS * TILE_COLUMNS)
-        with borrowed((PAIR_TILE_ROWS * TILE_COLUMNS,), self.panels.dtype) as buffer:
-            for a, b, block in self._column_blocks(start, stop):
-                columns = metric.columns(block)
-                theirs = self._clusters(a, b)
-                column_edges = self._within(theirs, a, b)
-                below = np.zeros((len(by_column), b - a))
-                for (leaf, prepared), edges in zip(leaves, row_edges, strict=True):
-                    shape = len(prepared.source), b - a
-                    distances = buffer[: shape[0] * shape[1]].reshape(shape)
-                    metric.fill(prepared, columns, scratch, distances, 0)
-                    if a == start:
-                        diagonal = np.arange(shape[0])
-                        distances[diagonal, leaf.start + diagonal] = 0
-                    corner = theirs.start, leaf.start
-                    kernel.add_both(distances, column_edges, edges, by_row, corner, below)
-                if a >= stop:
-                    by_column[:, a - stop : b - stop] = below
+        for a, b, block in self._column_blocks(start, stop, tiles.columns):
+            theirs = self._clusters(a, b)
+            column_edges = self._within(theirs, a, b)
+            below = np.zeros((len(by_column), b - a))
+            tiles.add(block, column_edges, by_row[theirs], below, square=a == start)
+            if a >= stop:
+                by_column[:, a - stop : b - stop] = below
         return PairSums(by_row, mine, by_column)
 
-    def _column_blocks(self, start: int, stop: int) -> Iterator[tuple[int, int, Block]]:
-        """The panel's own points, and those beyond it as wide as a tile, read many at a time."""
+    def _column_blocks(
+        self, start: int, stop: int, columns: int
+    ) -> Iterator[tuple[int, int, Block]]:
+        """The panel's own points, and so many at a time of those beyond it, read many at a time."""
         points, n = self.panels.points, self.panels.n
         yield start, stop, points.rows(start, stop)
         for first, last in ranges(n - stop, self.panels.read_rows):
             read = points.rows(stop + first, stop + last)
-            for a, b in ranges(len(read), TILE_COLUMNS):
+            for a, b in ranges(len(read), columns):
                 yield stop + first + a, stop + first + b, read[a:b]
 
     def _clusters(self, start: int, stop: int) -> slice:
@@ -153,6 +151,59 @@ class SumPairs:
         """Where in [start, stop) each of these clusters begins, and the last ends."""
         edges: Vector = np.clip(self.edges[clusters.start : clusters.stop + 1], start, stop) - start
         return edges
+
+
+class _SquareSums:
+    """Euclidean distances between a panel's points and others, added up as they are formed."""
+
+    def __init__(self, metric: DifferenceMetric, own: Block, row_edges: Vector) -> None:
+        self._metric, self._rows, self._row_edges = metric, metric.rows(own), row_edges
+        point_bytes = own.shape[1] * metric.dtype.itemsize
+        self.columns = max(TILE_COLUMNS, COLUMN_BYTES // point_bytes // TILE_COLUMNS * TILE_COLUMNS)
+
+    def add(
+        self, block: Block, column_edges: Vector, by_row: Block, by_column: Block, *, square: bool
+    ) -> None:
+        """Add the distances to the points of a block; a point's to itself is 0 as it is formed."""
+        rows, columns = self._rows, self._metric.columns(block)
+        add_distances(
+            rows.values,
+            columns.values,
+            rows.source,
+            columns.source,
+            self._metric.scale,
+            self._row_edges,
+            column_edges,
+            by_row,
+            by_column,
+        )
+
+
+class _TileSums:
+    """Distances of any metric between a panel's points and others, a tile at a time."""
+
+    def __init__(self, metric: Metric, dtype: np.dtype[Any], own: Block, row_edges: Vector) -> None:
+        self._metric, self._dtype, self.columns = metric, dtype, TILE_COLUMNS
+        self._scratch = np.empty(PAIR_TILE_ROWS * TILE_COLUMNS)
+        self._leaves = [
+            (a, metric.rows(own[a:b]), np.clip(row_edges, a, b) - a)
+            for a, b in ranges(len(own), PAIR_TILE_ROWS)
+        ]
+
+    def add(
+        self, block: Block, column_edges: Vector, by_row: Block, by_column: Block, *, square: bool
+    ) -> None:
+        """Add the distances to the points of a block; they are the panel's own if ``square``."""
+        columns = self._metric.columns(block)
+        with borrowed((PAIR_TILE_ROWS * TILE_COLUMNS,), self._dtype) as buffer:
+            for first, rows, edges in self._leaves:
+                shape = len(rows.source), len(block)
+                distances = buffer[: shape[0] * shape[1]].reshape(shape)
+                self._metric.fill(rows, columns, self._scratch, distances, 0)
+                if square:
+                    diagonal = np.arange(shape[0])
+                    distances[diagonal, first + diagonal] = 0
+                kernel.add_both(distances, column_edges, edges, by_row, first, by_column)
 
 
 def most_clusters_of_a_panel(sizes: Vector) -> int:

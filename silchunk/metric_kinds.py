@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from silchunk.errors import InputError
-from silchunk.kernels import differences, vectors
+from silchunk.kernels import blocks, differences
 from silchunk.kernels import distance as kernel
 from silchunk.rows import Block
 
@@ -119,21 +119,26 @@ class DifferenceMetric:
         return self.name == "sqeuclidean"
 
     @property
+    def scale(self) -> float:
+        """By which points are multiplied when they are made ready."""
+        return 2.0**-self.frame.exponent
+
+    @property
     def relative_error(self) -> float:
         own = differences.relative_error(self.frame.centre.size, self.dtype, self.squared)
         return own + float(np.finfo(self.out).eps)
 
     def rows(self, block: Block) -> Prepared:
-        return self._ready(block, vectors.ROWS, transposed=False)
+        return self._ready(block, blocks.ROWS, transposed=False)
 
     def columns(self, block: Block) -> Prepared:
-        return self._ready(block, vectors.COLUMNS, transposed=True)
+        return self._ready(block, blocks.COLUMNS, transposed=True)
 
     def _ready(self, block: Block, unit: int, *, transposed: bool) -> Prepared:
         values = np.empty((block.shape[1], -(-len(block) // unit) * unit), self.dtype)
-        scale = 2.0**-self.frame.exponent
         anchor = np.where(self.frame.extent == 0, self.frame.low, 0.0)
-        differences.scale_transposed(block, anchor, scale, values)
+        points = np.ascontiguousarray(block, self.dtype)
+        differences.scale_transposed(points, anchor.astype(self.dtype), self.scale, values)
         return Prepared(block, values if transposed else np.ascontiguousarray(values.T), NO_NORMS)
 
     def fill(
@@ -142,9 +147,8 @@ class DifferenceMetric:
         shape = rows.values.shape[0], columns.values.shape[1]
         sums = scratch.view(self.dtype)[: shape[0] * shape[1]].reshape(shape)
         differences.square_sums(rows.values, columns.values, sums)
-        scale = 2.0**-self.frame.exponent
         differences.finish_sums(
-            sums, rows.source, columns.source, scale, self.squared, panel, first
+            sums, rows.source, columns.source, self.scale, self.squared, panel, first
         )
 
 

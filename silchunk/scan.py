@@ -12,6 +12,7 @@ import numpy as np
 from silchunk import engine
 from silchunk.errors import InputError, LooksPrecomputedWarning, warn
 from silchunk.inbox import Consume
+from silchunk.kernels.summary import summarise
 from silchunk.metric_kinds import Frame
 from silchunk.plan import PanelRange, grid_rows, ranges
 from silchunk.rows import ArrayRows, Block, RowSource, float_dtype
@@ -42,18 +43,23 @@ class _Summarise:
         block = self.points.rows(start, stop)
         if self.allow_missing:
             block = np.where(np.isnan(block), block.dtype.type(0), block)
-        low, high = block.min(axis=0), block.max(axis=0)
-        # NaN and inf pass through min and max, which spares a look at every value.
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
-            row, column = np.argwhere(~np.isfinite(block))[0]
+        step, width = grid_rows(block.shape[1]), block.shape[1]
+        sums = np.empty((-(-len(block) // step), width))
+        low, high = np.empty((2, width), block.dtype)
+        summarise(block, step, sums, low, high)
+        # Sums are not finite where a value is not; but sums of finite values may overflow.
+        if not np.isfinite(sums).all():
+            self._check(block, start)
+        return _Summary(sums, low.astype(np.float64), high.astype(np.float64))
+
+    def _check(self, block: Block, start: int) -> None:
+        bad = np.argwhere(~np.isfinite(block))
+        if len(bad):
+            row, column = bad[0]
             raise InputError(
                 f"{self.name} has {block[row, column]} at row {start + row}, column {column} "
                 "(counted from 0). Distances need finite values: drop or fill such rows first."
             )
-        starts = np.arange(0, stop - start, grid_rows(block.shape[1]))
-        with np.errstate(over="ignore"):
-            sums = np.add.reduceat(block, starts, axis=0, dtype=np.float64)
-        return _Summary(sums, low.astype(np.float64), high.astype(np.float64))
 
 
 @dataclass(frozen=True)

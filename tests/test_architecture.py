@@ -31,8 +31,9 @@ LEVELS = [
     {"constraints", "draws", "agreement"},
     {"kernels.vectors"},
     {"kernels.distance", "kernels.bound", "kernels.transport", "condensed", "storage", "row_table"},
-    {"kernels.differences", "kernels.streamed", "kernels.curve", "transport", "rounding"},
-    {"kernels.ranking"},
+    {"kernels.blocks", "kernels.ranking", "kernels.summary"},
+    {"kernels.differences", "kernels.pair_sums"},
+    {"kernels.streamed", "kernels.curve", "transport", "rounding"},
     {"kernels.nearest"},
     {"kernels.silhouette", "kernels.centroids", "kernels.dunn", "kernels.manhattan"},
     {"kernels.lloyd", "kernels.seeding"},
@@ -124,7 +125,8 @@ def test_libraries_have_one_home(module):
         assert not heads & {"dask", "distributed"}
     if module.startswith("kernels"):
         # LLVM vector code is written in few places.
-        llvm = {"llvmlite"} if module in ("kernels.vectors", "kernels.ranking") else set()
+        written = ("kernels.vectors", "kernels.ranking", "kernels.blocks")
+        llvm = {"llvmlite"} if module in written else set()
         assert heads <= {"__future__", "typing", "math", "numba", "numpy", "silchunk", *llvm}
     if module not in (
         "zarr_arrays",

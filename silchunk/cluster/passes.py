@@ -16,7 +16,7 @@ from silchunk.cluster.labels import LabelVector
 from silchunk.cluster.points import PointBlock, Points, Vector
 from silchunk.errors import InputError
 from silchunk.kernels import lloyd as kernel
-from silchunk.kernels.vectors import ROWS
+from silchunk.kernels.blocks import ROWS
 from silchunk.prepare import Job
 from silchunk.rows import Block
 from silchunk.sums import AlignedSum, Node

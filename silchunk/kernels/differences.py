@@ -2,7 +2,7 @@
 
 ``Σ (x - y)²`` by differences never cancels, so it may run in the precision of the points, where
 one instruction handles twice as many float32 values as a float64 product does. The innermost loop
-is `silchunk.kernels.vectors.add_squares`.
+is `silchunk.kernels.blocks.fill_squares`.
 
 Every sum is formed by the same operations in the same order, whatever its place in a tile: the
 distance from x to y has the bits of that from y to x, in any tile.
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from silchunk.kernels.blocks import ROWS, block_columns, fill_squares
 from silchunk.kernels.distance import (
     FLOAT32_FLOOR,
     SUMMED_FEATURES,
@@ -22,7 +23,8 @@ from silchunk.kernels.distance import (
     compiled,
     difference_norm,
 )
-from silchunk.kernels.vectors import COLUMNS, ROWS, add_squares
+from silchunk.kernels.ranking import transpose_square
+from silchunk.kernels.vectors import LANES
 
 
 def relative_error(n_features: int, dtype: np.dtype[Any], squared: bool) -> float:
@@ -43,13 +45,9 @@ def square_sums(rows: Block, columns: Block, sums: Block) -> None:
 
     r is a multiple of ROWS, c of COLUMNS, d at least 1.
     """
-    n_features = rows.shape[1]
     for i in range(0, rows.shape[0], ROWS):
-        for j in range(0, columns.shape[1], COLUMNS):
-            for first in range(0, n_features, SUMMED_FEATURES):
-                add_squares(
-                    rows, columns, sums, i, j, first, min(n_features, first + SUMMED_FEATURES)
-                )
+        for j in range(0, columns.shape[1], block_columns(columns)):
+            fill_squares(rows, i, columns, j, sums, i, j)
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -57,17 +55,21 @@ def scale_transposed(block: Block, anchor: Block, scale: float, values: Block) -
     """``values`` (d, c) = (block (c, d) - anchor)·scale, transposed; columns past c are zero.
 
     ``anchor`` is zero but for features that are constant: every other feature spans at least a
-    unit in the last place of its values, so that ``scale`` cannot take these out of range.
+    unit in the last place of its values, so that ``scale`` cannot take these out of range. All are
+    of one dtype and C-contiguous.
     """
     factor = values.dtype.type(scale)
-    for first in range(0, values.shape[1], 16):
-        last = min(first + 16, block.shape[0])
-        for k in range(values.shape[0]):
-            middle = values.dtype.type(anchor[k])
-            for j in range(first, last):
-                values[k, j] = (values.dtype.type(block[j, k]) - middle) * factor
-            for j in range(max(first, last), min(first + 16, values.shape[1])):
-                values[k, j] = 0
+    points, features = block.shape[0] // LANES * LANES, block.shape[1] // LANES * LANES
+    for j in range(0, points, LANES):
+        for k in range(0, features, LANES):
+            transpose_square(block, j, k, anchor, values, j)
+    for k in range(values.shape[0]):
+        line = values[k]
+        for j in range(points if k < features else 0, block.shape[0]):
+            line[j] = block[j, k] - anchor[k]
+        for j in range(line.shape[0]):
+            line[j] *= factor
+        line[block.shape[0] :] = 0
 
 
 @compiled  # type: ignore[untyped-decorator]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from silchunk.kernels.blocks import COLUMNS, ROWS, block_columns, fill_products
 from silchunk.kernels.bound import Block, compiled
 from silchunk.kernels.centroids import squared_distance
 from silchunk.kernels.ranking import (
@@ -23,7 +24,7 @@ from silchunk.kernels.ranking import (
     transpose_square,
     two_squares,
 )
-from silchunk.kernels.vectors import LANES, ROWS, WIDE_COLUMNS, add_products
+from silchunk.kernels.vectors import LANES
 
 # Columns of ``totals`` after the d sums of differences to the shift.
 WEIGHT, POINTS, SILHOUETTE, INERTIA, MEMBERS = range(5)
@@ -61,10 +62,10 @@ def errors_of(n_features: int, dtype: np.dtype[Any], reach: float) -> Errors:
 
 @compiled  # type: ignore[untyped-decorator]
 def _to_columns(points: Block, first: int, shift: Block, columns: Block) -> None:
-    """``columns`` (d + 1, WIDE_COLUMNS) = some ``points`` (r, d) from ``first`` on, less ``shift``,
+    """``columns`` (d + 1, COLUMNS) = some ``points`` (r, d) from ``first`` on, less ``shift``,
     transposed, zero where there are fewer; and a last row of ones."""
     n_features = points.shape[1]
-    there = min(WIDE_COLUMNS, points.shape[0] - first)
+    there = min(COLUMNS, points.shape[0] - first)
     blocks = there // LANES * LANES
     features = n_features // LANES * LANES
     for j in range(0, blocks, LANES):
@@ -73,7 +74,7 @@ def _to_columns(points: Block, first: int, shift: Block, columns: Block) -> None
     for k in range(n_features):
         for j in range(blocks if k < features else 0, there):
             columns[k, j] = points[first + j, k] - shift[k]
-        for j in range(there, WIDE_COLUMNS):
+        for j in range(there, COLUMNS):
             columns[k, j] = 0
     columns[n_features, :] = 1
 
@@ -90,28 +91,29 @@ def _rank(
     smallest: Block,
     labels: Block,
 ) -> None:
-    """The three smallest ``‖c‖²/2 - x·c`` of WIDE_COLUMNS points from ``first`` on.
+    """The three smallest ``‖c‖²/2 - x·c`` of COLUMNS points from ``first`` on.
 
     ``factors`` (K', d + 1) are, in the dtype of the points and of each centre less ``shift``, -c
     and ‖c‖²/2; the first ``n_centres`` count, and K' is a multiple of ROWS. Of that dtype too are
-    ``columns`` (d + 1, WIDE_COLUMNS) and ``products`` (K', WIDE_COLUMNS), which are overwritten,
-    and ``smallest`` (3, WIDE_COLUMNS), filled with inf where there are fewer. ``labels``
-    (2, WIDE_COLUMNS) int32 are the centres of the two smallest.
+    ``columns`` (d + 1, COLUMNS) and ``products`` (K', COLUMNS), which are overwritten,
+    and ``smallest`` (3, COLUMNS), filled with inf where there are fewer. ``labels``
+    (2, COLUMNS) int32 are the centres of the two smallest.
     """
     d = points.shape[1]
     _to_columns(points, first, shift, columns)
     # While centres pass by, the points that come next are fetched a few at a time.
     flat = points.reshape(points.size)
-    ahead = min((first + WIDE_COLUMNS) * d, flat.shape[0])
-    stop = min(ahead + WIDE_COLUMNS * d, flat.shape[0])
+    ahead = min((first + COLUMNS) * d, flat.shape[0])
+    stop = min(ahead + COLUMNS * d, flat.shape[0])
     step = LINE_BYTES // points.itemsize
-    share = -(-(WIDE_COLUMNS * d) // (factors.shape[0] // ROWS)) // step * step + step
+    share = -(-(COLUMNS * d) // (factors.shape[0] // ROWS)) // step * step + step
     for i in range(0, factors.shape[0], ROWS):
         for at in range(ahead, min(ahead + share, stop), step):
             fetch(flat, at)
         ahead += share
-        add_products(factors, columns, products, i, 0, 0, d + 1)
-    for j in range(0, WIDE_COLUMNS, LANES):
+        for j in range(0, COLUMNS, block_columns(columns)):
+            fill_products(factors, i, columns, j, products, i, j)
+    for j in range(0, COLUMNS, LANES):
         three_smallest(products, n_centres, j, smallest, labels)
 
 
@@ -172,19 +174,19 @@ def _judge(
     close: Block,
 ) -> None:
     """Squared distances ``near`` in float64, ``silhouettes`` s = 1 - a/b, and whether the ranking
-    is too ``close`` to be trusted, of WIDE_COLUMNS points, from what is ``measured`` and
+    is too ``close`` to be trusted, of COLUMNS points, from what is ``measured`` and
     ``smallest``."""
     kind = measured.dtype.type
     factor, more = kind(2.0 * errors.relative), kind(2.0 * errors.beyond)
     slope, reach = kind(2.0 * errors.ranking * errors.reach), kind(2.0 * errors.reach)
     least = kind(errors.floor)
     seconds, thirds = smallest[1], smallest[2]
-    for i in range(WIDE_COLUMNS):
+    for i in range(COLUMNS):
         a, b = math.sqrt(measured[i]), math.sqrt(farther[i])
         # Written so that NaN and what overflows count as close, as a single centre does.
         clear = (a + (factor * b + more) < b) & (farther[i] > least) & (farther[i] < np.inf)
         close[i] = not (clear & (seconds[i] + slope * (b + reach) < thirds[i]))
-    for i in range(WIDE_COLUMNS):
+    for i in range(COLUMNS):
         best, second = np.float64(measured[i]), np.float64(farther[i])
         ratio = best / second if second > 0.0 else 1.0
         near[i] = best
@@ -294,19 +296,19 @@ def reduce_block(
     """
     n_centres, d = centres.shape
     dtype = points.dtype
-    columns = np.empty((d + 1, WIDE_COLUMNS), dtype)
-    products = np.empty((factors.shape[0], WIDE_COLUMNS), dtype)
-    smallest = np.empty((3, WIDE_COLUMNS), dtype)
-    two = np.empty((2, WIDE_COLUMNS), np.int32)
-    measured, farther = np.zeros(WIDE_COLUMNS, dtype), np.zeros(WIDE_COLUMNS, dtype)
-    near, silhouettes = np.empty(WIDE_COLUMNS), np.empty(WIDE_COLUMNS)
-    weights, close = np.empty(WIDE_COLUMNS), np.empty(WIDE_COLUMNS, np.uint8)
+    columns = np.empty((d + 1, COLUMNS), dtype)
+    products = np.empty((factors.shape[0], COLUMNS), dtype)
+    smallest = np.empty((3, COLUMNS), dtype)
+    two = np.empty((2, COLUMNS), np.int32)
+    measured, farther = np.zeros(COLUMNS, dtype), np.zeros(COLUMNS, dtype)
+    near, silhouettes = np.empty(COLUMNS), np.empty(COLUMNS)
+    weights, close = np.empty(COLUMNS), np.empty(COLUMNS, np.uint8)
     least = farthest[0] if farthest.shape[0] > 0 else np.inf
     origin = shift.astype(np.float64)
     whole = d // LANES * LANES
     changed = 0
-    for start in range(0, points.shape[0], WIDE_COLUMNS):
-        size = min(WIDE_COLUMNS, points.shape[0] - start)
+    for start in range(0, points.shape[0], COLUMNS):
+        size = min(COLUMNS, points.shape[0] - start)
         _rank(points, start, shift, factors, n_centres, columns, products, smallest, two)
         _measure(points, start, size, shift, shifted, two, measured, farther)
         _judge(errors, squared, measured, farther, smallest, near, silhouettes, close)

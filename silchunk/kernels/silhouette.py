@@ -88,7 +88,7 @@ def add_both(
     column_edges: Block,
     row_edges: Block,
     by_row: Block,
-    corner: tuple[int, int],
+    first: int,
     by_column: Block,
 ) -> None:
     """Sum a tile along its rows and along its columns, by segments of the other.
@@ -98,20 +98,20 @@ def add_both(
     distances : (r, c)
     column_edges : (s + 1,) int64, segments of the columns
     row_edges : (t + 1,) int64, segments of the rows
-    by_row : float64, added to from ``corner`` on, (s, r)
+    by_row : (s, at least first + r) float64, added to from column ``first`` on
     by_column : (t, c) float64, added to
     """
     for t in range(len(row_edges) - 1):
         for i in range(row_edges[t], row_edges[t + 1]):
             for s in range(len(column_edges) - 1):
-                first, last = column_edges[s], column_edges[s + 1]
-                segment, below = distances[i, first:last], by_column[t, first:last]
+                a, b = column_edges[s], column_edges[s + 1]
+                segment, below = distances[i, a:b], by_column[t, a:b]
                 total = 0.0
                 for j in range(len(segment)):
                     value = np.float64(segment[j])
                     total += value
                     below[j] += value
-                by_row[corner[0] + s, corner[1] + i] += total
+                by_row[s, first + i] += total
 
 
 def empty_result(n: int) -> np.ndarray[Any, np.dtype[np.float64]]:

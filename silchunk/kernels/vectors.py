@@ -13,13 +13,6 @@ from numba.extending import intrinsic
 
 # Values of a vector: the widest registers hold so many float32.
 LANES = 16
-# Sums that `add_squares` holds in registers at once: ROWS × COLUMNS.
-ROWS = 4
-VECTORS = 2
-COLUMNS = VECTORS * LANES
-# A product takes one instruction where a square takes two: more of them hide their latency.
-WIDE_VECTORS = 4
-WIDE_COLUMNS = WIDE_VECTORS * LANES
 
 # Values whose running sums are formed side by side.
 SCANNED = 8
@@ -33,104 +26,6 @@ def in_every_lane(builder: Any, value: Any, vector: Any) -> Any:
     first = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     single = builder.insert_element(unset, value, ir.Constant(ir.IntType(32), 0))
     return builder.shuffle_vector(single, unset, first)
-
-
-def _adding(term: Any, n_vectors: int) -> Any:
-    """An intrinsic that adds sums over features in registers, of ROWS rows and ``n_vectors`` times
-    LANES columns at once.
-
-    ``term(builder, x, y, total)`` gives the total with what one feature adds to it.
-    """
-
-    def add(
-        typing_context: Any,
-        rows: Any,
-        columns: Any,
-        sums: Any,
-        i: Any,
-        j: Any,
-        first: Any,
-        last: Any,
-    ) -> Any:
-        signature = types.void(rows, columns, sums, i, j, first, last)
-        vector = ir.VectorType(ELEMENTS[rows.dtype], LANES)
-        alignment = rows.dtype.bitwidth // 8
-
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            arrays = [
-                context.make_array(kind)(context, builder, value)
-                for kind, value in zip(signature.args[:3], arguments[:3], strict=True)
-            ]
-            widths = [cgutils.unpack_tuple(builder, array.shape)[1] for array in arrays]
-            i, j, first, last = arguments[3:]
-            integer = first.type
-
-            def constant(value: int) -> Any:
-                return ir.Constant(integer, value)
-
-            def vector_at(array: Any, offset: Any) -> Any:
-                return builder.bitcast(builder.gep(array.data, [offset]), vector.as_pointer())
-
-            row_starts = [builder.mul(builder.add(i, constant(r)), widths[0]) for r in range(ROWS)]
-            before = builder.block
-            loop = builder.append_basic_block("features")
-            after = builder.append_basic_block("store")
-            builder.branch(loop)
-
-            builder.position_at_end(loop)
-            k = builder.phi(integer)
-            totals = [[builder.phi(vector) for _ in range(n_vectors)] for _ in range(ROWS)]
-            column_start = builder.add(builder.mul(k, widths[1]), j)
-            values = []
-            for v in range(n_vectors):
-                at = vector_at(arrays[1], builder.add(column_start, constant(v * LANES)))
-                values.append(builder.load(at, align=alignment))
-            added = []
-            for r in range(ROWS):
-                x = builder.load(builder.gep(arrays[0].data, [builder.add(row_starts[r], k)]))
-                spread = in_every_lane(builder, x, vector)
-                added += [term(builder, spread, values[v], totals[r][v]) for v in range(n_vectors)]
-            following = builder.add(k, constant(1))
-            k.add_incoming(first, before)
-            k.add_incoming(following, loop)
-            for total, sum_ in zip([t for row in totals for t in row], added, strict=True):
-                total.add_incoming(ir.Constant(vector, [0.0] * LANES), before)
-                total.add_incoming(sum_, loop)
-            builder.cbranch(builder.icmp_signed("<", following, last), loop, after)
-
-            builder.position_at_end(after)
-            begins = builder.icmp_signed("==", first, constant(0))
-            for r in range(ROWS):
-                start = builder.add(builder.mul(builder.add(i, constant(r)), widths[2]), j)
-                for v in range(n_vectors):
-                    at = vector_at(arrays[2], builder.add(start, constant(v * LANES)))
-                    so_far = builder.load(at, align=alignment)
-                    sum_ = added[r * n_vectors + v]
-                    sum_ = builder.select(begins, sum_, builder.fadd(sum_, so_far))
-                    builder.store(sum_, at, align=alignment)
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return intrinsic(add)
-
-
-def _square(builder: Any, x: Any, y: Any, total: Any) -> Any:
-    difference = builder.fsub(x, y)
-    return _product(builder, difference, difference, total)
-
-
-def _product(builder: Any, x: Any, y: Any, total: Any) -> Any:
-    product = builder.fmul(x, y, flags=("contract",))
-    return builder.fadd(product, total, flags=("contract",))
-
-
-# ``sums[i:i+ROWS, j:j+COLUMNS] += Σ (rows[·, k] - columns[k, ·])²`` over k in [first, last).
-# ``rows`` (r, d), ``columns`` (d, c) and ``sums`` (r, c) are C-contiguous and of one dtype; sums
-# start at k = 0.
-add_squares = _adding(_square, VECTORS)
-# The same of ``rows[·, k] columns[k, ·]``, and of WIDE_COLUMNS columns.
-add_products = _adding(_product, WIDE_VECTORS)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
