@@ -113,7 +113,8 @@ def test_sums_are_right_where_registers_are_narrower(tmp_path):
     }
     tests = [f"{__file__}::{test.__name__}" for test in NARROWER]
     script = (
-        "import pytest, sys; from silchunk.kernels import blocks; assert blocks.REGISTER_BYTES == 32;"
+        "import pytest, sys; from silchunk.kernels import blocks\n"
+        "assert blocks.REGISTER_BYTES == 32\n"
         "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', *sys.argv[1:]]))"
     )
     command = [sys.executable, "-c", script, *tests]
