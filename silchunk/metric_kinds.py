@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from silchunk.buffers import at_a_cache_line
 from silchunk.errors import InputError
 from silchunk.kernels import blocks, differences
 from silchunk.kernels import distance as kernel
@@ -59,6 +60,7 @@ class Metric(Protocol):
 
 
 NO_NORMS = np.empty(0)
+PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class EuclideanMetric:
 class DifferenceMetric:
     """Euclidean and squared Euclidean distance by direct differences in ``dtype``.
 
-    Padded to whole register blocks: ``values`` of rows (r', d) and of columns (d, c').
+    Padded to at least whole register blocks: ``values`` of rows (r', d) and of columns (d, c').
     """
 
     name: str
@@ -135,7 +137,10 @@ class DifferenceMetric:
         return self._ready(block, blocks.COLUMNS, transposed=True)
 
     def _ready(self, block: Block, unit: int, *, transposed: bool) -> Prepared:
-        values = np.empty((block.shape[1], -(-len(block) // unit) * unit), self.dtype)
+        width = whole(len(block), unit)
+        if transposed and width * self.dtype.itemsize % PAGE_BYTES == 0:
+            width += unit  # or all features would compete for the same places in the cache
+        values = at_a_cache_line((block.shape[1], width), self.dtype)
         anchor = np.where(self.frame.extent == 0, self.frame.low, 0.0)
         points = np.ascontiguousarray(block, self.dtype)
         differences.scale_transposed(points, anchor.astype(self.dtype), self.scale, values)
@@ -144,7 +149,7 @@ class DifferenceMetric:
     def fill(
         self, rows: Prepared, columns: Prepared, scratch: Block, panel: Block, first: int
     ) -> None:
-        shape = rows.values.shape[0], columns.values.shape[1]
+        shape = rows.values.shape[0], whole(len(columns.source), blocks.COLUMNS)
         sums = scratch.view(self.dtype)[: shape[0] * shape[1]].reshape(shape)
         differences.square_sums(rows.values, columns.values, sums)
         differences.finish_sums(
@@ -283,6 +288,11 @@ class PairwiseMetric:
         self.fill(block, block, np.empty(0), out, 0)
         mirror_upper(out)
         np.fill_diagonal(out, 0)
+
+
+def whole(count: int, unit: int) -> int:
+    """The least multiple of ``unit`` that is not below ``count``."""
+    return -(-count // unit) * unit
 
 
 def mirror_upper(square: Block) -> None:

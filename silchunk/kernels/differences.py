@@ -41,12 +41,12 @@ def relative_error(n_features: int, dtype: np.dtype[Any], squared: bool) -> floa
 
 @compiled  # type: ignore[untyped-decorator]
 def square_sums(rows: Block, columns: Block, sums: Block) -> None:
-    """``sums`` (r, c) = Σ (x - y)² of rows (r, d) and columns (d, c), all C-contiguous.
+    """``sums`` (r, c) = Σ (x - y)² of rows (r, d) and columns (d, at least c), all C-contiguous.
 
     r is a multiple of ROWS, c of COLUMNS, d at least 1.
     """
     for i in range(0, rows.shape[0], ROWS):
-        for j in range(0, columns.shape[1], block_columns(columns)):
+        for j in range(0, sums.shape[1], block_columns(columns)):
             fill_squares(rows, i, columns, j, sums, i, j)
 
 

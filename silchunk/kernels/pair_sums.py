@@ -39,8 +39,8 @@ def add_distances(
     Parameters
     ----------
     rows, columns : (r', d), (d, c')
-        Points times ``scale``, a power of two, of one dtype and C-contiguous; r' is a multiple of
-        ROWS and c' of COLUMNS.
+        Points times ``scale``, a power of two, of one dtype and C-contiguous; r' and c' are at
+        least the next multiples of ROWS and of COLUMNS.
     row_points, column_points : (r, d), (c, d)
         The points as given, from which distances that have lost digits to underflow are formed.
     row_edges, column_edges : (t + 1,), (s + 1,) int64
