@@ -23,7 +23,6 @@ from silchunk.cluster_sums import (
 )
 from silchunk.draws import draw_stratified
 from silchunk.errors import InputError, OverBudgetError
-from silchunk.kernels import silhouette as kernel
 from silchunk.labels import Labels, check_number_of_clusters, read_labels
 from silchunk.manhattan import FEATURES, manhattan_bytes, manhattan_sums
 from silchunk.panels import PointPanels
@@ -211,7 +210,8 @@ class ByPairs:
         return Needs(
             outputs=5 * most,  # of a task that runs, and of those that wait for one before them
             row_results=2 * labels.n_clusters,
-            result_bytes=8 * n * (labels.n_clusters + RESULTS + 1) + _label_bytes(n, clusters),
+            # Sums, and the order of the points and their places in it.
+            result_bytes=8 * n * (labels.n_clusters + 2) + _label_bytes(n, clusters),
             table_columns=RESULTS,
             clusters=labels.n_clusters,
             panel_rows=PAIR_ROWS,
@@ -236,11 +236,11 @@ class ByPairs:
 
         task = SumPairs(replace(job.panels, points=points), edges)
         job.map(task, add, "silhouettes", ranges(len(order), PAIR_ROWS))
-        out = kernel.empty_result(job.n)
-        for a, b in ranges(len(order), REDUCED_POINTS):
-            some = np.ascontiguousarray(sums[:, a:b].T)
-            out[order[a:b]] = silhouettes_of(some, labels.codes[order[a:b]], clusters.totals)
-        job.table.append(out)
+        place = np.zeros(job.n, np.int64)  # of points that are left out, anywhere
+        place[order] = np.arange(len(order))
+        for a, b in ranges(job.n, REDUCED_POINTS):
+            some = np.ascontiguousarray(sums[:, place[a:b]].T)
+            job.table.append(silhouettes_of(some, labels.codes[a:b], clusters.totals))
 
 
 class ByCoordinates:

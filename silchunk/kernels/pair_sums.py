@@ -77,8 +77,7 @@ def add_distances(
                     rows, i, columns, j, floor, factor, along, beyond, split, by_column, t
                 ):
                     _take(along, factor, by_row[s, i : i + ROWS])
-                    along[:] = beyond
-                    beyond[:] = 0.0
+                    _move(beyond, along)
                     s += 1
                     continue
             clear = fill_squares(rows, i, columns, j, block, 0, 0) >= floor
@@ -113,6 +112,17 @@ def _take(along: Block, factor: float, totals: Block) -> None:
             total += along[r, q]
         totals[r] += total * factor
     along[:] = 0.0
+
+
+@reordered  # type: ignore[untyped-decorator]
+def _move(sums: Block, to: Block) -> None:
+    """Overwrite ``to`` with ``sums``, and set them to zero.
+
+    A loop: assigning an array to an array would compile the words of an error message, too.
+    """
+    for r in range(sums.shape[0]):
+        for q in range(sums.shape[1]):
+            to[r, q], sums[r, q] = sums[r, q], 0.0
 
 
 @reordered  # type: ignore[untyped-decorator]

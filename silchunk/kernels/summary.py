@@ -16,7 +16,8 @@ def summarise(points: Block, step: int, sums: Block, low: Block, high: Block) ->
     sums : (⌈r / step⌉, d) float64, overwritten; not finite where a value is not, or they overflow
     low, high : (d,) of the dtype of the points, overwritten; NaN is passed over
     """
-    low[:], high[:] = points[0], points[0]
+    for k in range(points.shape[1]):
+        low[k] = high[k] = points[0, k]
     sums[:] = 0.0
     for i in range(points.shape[0]):
         row, total = points[i], sums[i // step]
