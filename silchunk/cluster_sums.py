@@ -164,41 +164,15 @@ class _SquareSums:
     def add(
         self, block: Block, column_edges: Vector, by_row: Block, by_column: Block, *, square: bool
     ) -> None:
-        """Add the distances to the points of a block; a point's to itself is 0 as it is formed.
-
-        Of a square, a few rows at a time and the points from the first of them on: what lies below
-        is what lies above.
-        """
-        if not square:
-            self._add(slice(None), block, self._row_edges, column_edges, by_row, by_column)
-            return
-        for a, b in ranges(len(block), PAIR_TILE_ROWS):
-            row_edges, beyond = self._row_edges.clip(a, b) - a, column_edges.clip(min=a) - a
-            along, across = (
-                np.zeros((len(by_row), b - a)),
-                np.zeros((len(by_column), len(block) - a)),
-            )
-            self._add(slice(a, a + PAIR_TILE_ROWS), block[a:], row_edges, beyond, along, across)
-            by_row[:, a:b] += along
-            by_row[:, b:] += across[:, b - a :]
-
-    def _add(
-        self,
-        of: slice,
-        block: Block,
-        row_edges: Vector,
-        column_edges: Vector,
-        by_row: Block,
-        by_column: Block,
-    ) -> None:
-        columns = self._metric.columns(block)
+        """Add the distances to the points of a block; a point's to itself is 0 as it is formed."""
+        rows, columns = self._rows, self._metric.columns(block)
         add_distances(
-            self._rows.values[of],
+            rows.values,
             columns.values,
-            self._rows.source[of],
+            rows.source,
             columns.source,
             self._metric.scale,
-            row_edges,
+            self._row_edges,
             column_edges,
             by_row,
             by_column,
