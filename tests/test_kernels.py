@@ -14,6 +14,7 @@ from silchunk import numerical_slack, reduction, rounding
 from silchunk.constraints import SizeRange
 from silchunk.kernels import bound, curve, nearest
 from silchunk.kernels.bound import BLOCK
+from silchunk.kernels.exponential import LARGEST, exponentials
 
 KINDS = ("gaussian", "blobs", "duplicates", "ties", "uniform", "spread", "outlier", "far")
 
@@ -231,3 +232,12 @@ def test_what_is_left_of_a_large_sum_is_no_proof(seed):
     wanted.reduce(shuffled, bounds, np.empty((1, 0)), np.empty(0))
     assert exact - Fraction(bounds[0, 0]) <= Fraction(numerical_slack(n))
     assert exact <= Fraction(rounding.certified(bounds, n, 0.0)[0, 0])
+
+
+@pytest.mark.parametrize("factor", [0.0, 1.0, -1.0, 40.0, LARGEST, -LARGEST])
+def test_exponentials_are_within_a_unit_in_the_last_place(factor):
+    values = np.concatenate([np.linspace(0, 1, 10_007), np.geomspace(1e-300, 1, 1000)])
+    found = np.empty_like(values)
+    exponentials(values, factor, found)
+    exact = np.exp((factor * values).astype(np.longdouble))
+    assert (np.abs(found - exact) <= np.spacing(exact.astype(float))).all()

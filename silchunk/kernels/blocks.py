@@ -86,7 +86,7 @@ class _Block:
         """Vectors of sums, row by row; the builder stands where they are known."""
         builder, vector, integer = self.builder, self.vector, i.type
         zero = ir.Constant(vector, [0.0] * self.lanes)
-        alignment = self.lanes and REGISTER_BYTES // self.lanes
+        alignment = REGISTER_BYTES // self.lanes
         n_features, wide = self.width(rows), self.width(columns)
 
         def constant(value: int) -> Any:

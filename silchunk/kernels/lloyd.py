@@ -17,6 +17,7 @@ import numpy as np
 from silchunk.kernels.blocks import COLUMNS, ROWS, block_columns, fill_products
 from silchunk.kernels.bound import Block, compiled
 from silchunk.kernels.centroids import squared_distance
+from silchunk.kernels.exponential import exponentials
 from silchunk.kernels.ranking import (
     add_weighted,
     fetch,
@@ -223,8 +224,9 @@ def _weigh(
         for i in range(counts.shape[0]):
             weights[i] *= (1.0 - silhouettes[i]) / 2.0
     elif temperature != 0.0:
+        exponentials(silhouettes, temperature, weights)
         for i in range(counts.shape[0]):
-            weights[i] *= math.exp(temperature * silhouettes[i])
+            weights[i] *= counts[i]
 
 
 @compiled  # type: ignore[untyped-decorator]
