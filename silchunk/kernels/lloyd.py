@@ -62,6 +62,14 @@ def errors_of(n_features: int, dtype: np.dtype[Any], reach: float) -> Errors:
 
 
 @compiled  # type: ignore[untyped-decorator]
+def _at_a_cache_line(count: int, like: Block) -> Block:
+    """Room for ``count`` rows of COLUMNS values, none of whose vectors lies across two lines."""
+    buffer = np.empty(count * COLUMNS + LINE_BYTES // like.itemsize, like.dtype)
+    first = -buffer.ctypes.data % LINE_BYTES // like.itemsize
+    return buffer[first : first + count * COLUMNS].reshape((count, COLUMNS))
+
+
+@compiled  # type: ignore[untyped-decorator]
 def _to_columns(points: Block, first: int, shift: Block, columns: Block) -> None:
     """``columns`` (d + 1, COLUMNS) = some ``points`` (r, d) from ``first`` on, less ``shift``,
     transposed, zero where there are fewer; and a last row of ones."""
@@ -298,8 +306,8 @@ def reduce_block(
     """
     n_centres, d = centres.shape
     dtype = points.dtype
-    columns = np.empty((d + 1, COLUMNS), dtype)
-    products = np.empty((factors.shape[0], COLUMNS), dtype)
+    columns = _at_a_cache_line(d + 1, factors)
+    products = _at_a_cache_line(factors.shape[0], factors)
     smallest = np.empty((3, COLUMNS), dtype)
     two = np.empty((2, COLUMNS), np.int32)
     measured, farther = np.zeros(COLUMNS, dtype), np.zeros(COLUMNS, dtype)
