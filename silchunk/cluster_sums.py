@@ -27,6 +27,8 @@ PAIR_TILE_ROWS = 128
 # Points whose distances are added up as they are formed are handled so many bytes at a time: they
 # stay in a core's second cache.
 COLUMN_BYTES = 512 << 10
+# Tiles of them at most: their sums take memory, too.
+MOST_TILES = 4
 
 
 @dataclass(frozen=True)
@@ -158,8 +160,8 @@ class _SquareSums:
 
     def __init__(self, metric: DifferenceMetric, own: Block, row_edges: Vector) -> None:
         self._metric, self._rows, self._row_edges = metric, metric.rows(own), row_edges
-        point_bytes = own.shape[1] * metric.dtype.itemsize
-        self.columns = max(TILE_COLUMNS, COLUMN_BYTES // point_bytes // TILE_COLUMNS * TILE_COLUMNS)
+        tile_bytes = TILE_COLUMNS * own.shape[1] * metric.dtype.itemsize
+        self.columns = TILE_COLUMNS * min(max(1, COLUMN_BYTES // tile_bytes), MOST_TILES)
 
     def add(
         self, block: Block, column_edges: Vector, by_row: Block, by_column: Block, *, square: bool
