@@ -12,13 +12,14 @@ import numpy as np
 from silchunk import engine
 from silchunk.errors import InputError, LooksPrecomputedWarning, warn
 from silchunk.inbox import Consume
-from silchunk.kernels.summary import summarise
 from silchunk.metric_kinds import Frame
 from silchunk.plan import PanelRange, grid_rows, ranges
 from silchunk.rows import ArrayRows, Block, RowSource, float_dtype
 
 # Rows in memory are looked at where they are: so many times more for each task.
 VIEWED_AT_ONCE = 8
+# Bytes in float64 of rows that are summed at a time.
+SUMMED_BYTES = 1 << 20
 # Bytes of one part of a fingerprint, counted in float64.
 DIGEST_BYTES = 8 << 20
 # A square input is compared with its transpose on this many leading rows and columns.
@@ -43,23 +44,27 @@ class _Summarise:
         block = self.points.rows(start, stop)
         if self.allow_missing:
             block = np.where(np.isnan(block), block.dtype.type(0), block)
-        step, width = grid_rows(block.shape[1]), block.shape[1]
-        sums = np.empty((-(-len(block) // step), width))
-        low, high = np.empty((2, width), block.dtype)
-        summarise(block, step, sums, low, high)
-        # Sums are not finite where a value is not; but sums of finite values may overflow.
-        if not np.isfinite(sums).all():
-            self._check(block, start)
-        return _Summary(sums, low.astype(np.float64), high.astype(np.float64))
-
-    def _check(self, block: Block, start: int) -> None:
-        bad = np.argwhere(~np.isfinite(block))
-        if len(bad):
-            row, column = bad[0]
+        low, high = block.min(axis=0), block.max(axis=0)
+        # NaN and inf pass through min and max, which spares a look at every value.
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            row, column = np.argwhere(~np.isfinite(block))[0]
             raise InputError(
                 f"{self.name} has {block[row, column]} at row {start + row}, column {column} "
                 "(counted from 0). Distances need finite values: drop or fill such rows first."
             )
+        parts = ranges(len(block), grid_rows(block.shape[1]))
+        sums = np.array([_sums(block[first:last]) for first, last in parts])
+        return _Summary(sums, low.astype(np.float64), high.astype(np.float64))
+
+
+def _sums(block: Block) -> Block:
+    """Sums of the columns in float64: of a few rows at a time in that dtype, which takes a quarter
+    of the time of sums in another one."""
+    total = np.zeros(block.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for first, last in ranges(len(block), max(1, SUMMED_BYTES // (8 * block.shape[1]))):
+            total += block[first:last].astype(np.float64, copy=False).sum(axis=0)
+    return total
 
 
 @dataclass(frozen=True)

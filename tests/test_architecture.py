@@ -31,7 +31,7 @@ LEVELS = [
     {"constraints", "draws", "agreement"},
     {"kernels.vectors"},
     {"kernels.distance", "kernels.bound", "kernels.transport", "condensed", "storage", "row_table"},
-    {"kernels.blocks", "kernels.ranking", "kernels.summary", "kernels.exponential"},
+    {"kernels.blocks", "kernels.ranking", "kernels.exponential"},
     {"kernels.differences", "kernels.pair_sums"},
     {"kernels.streamed", "kernels.curve", "transport", "rounding"},
     {"kernels.nearest"},
