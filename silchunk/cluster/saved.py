@@ -9,8 +9,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from silchunk import storage
 from silchunk.cluster.iteration import Iteration, Rank, State
 from silchunk.disk import replace_whole, room_for
 from silchunk.errors import ForeignStoreError, InputError, StaleStoreError
+from silchunk.readers.npz import DAMAGED
 from silchunk.rows import Block
 
 KIND = "silchunk fit"
@@ -31,10 +30,7 @@ NO_FIT = (
     KeyError,
     TypeError,
     AttributeError,
-    EOFError,
-    RuntimeError,  # an archive with a password, or packed in a way that is not known
-    zipfile.BadZipFile,
-    zlib.error,
+    *DAMAGED,
 )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import lzma
 import shutil
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ from silchunk.rows import Block, NpyRows
 from silchunk.sparse_rows import CsrRows, NpyVector, checked_csr
 
 COPIED_AT_ONCE = 1 << 20
+# What reading a member that is damaged, needs a password, or is packed in a way that is not known
+# ends with; the last two are RuntimeErrors.
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 SPARSE = {"data", "indices", "indptr", "shape", "format"}
 
 
@@ -56,7 +61,7 @@ def npz_vector(path: str, inside: str | None, name: str) -> Block:
         try:
             with archive.open(f"{chosen}.npy") as stream:
                 array: Block = np.lib.format.read_array(stream, allow_pickle=False)
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, OSError, *DAMAGED) as error:
             raise _unreadable(f"{described}: {chosen!r}", error) from error
     return array
 
@@ -97,8 +102,7 @@ def _unpacked(archive: zipfile.ZipFile, chosen: str, folder: Path, described: st
             target.open("wb") as copy,
         ):
             shutil.copyfileobj(stream, copy, COPIED_AT_ONCE)
-    # The last is what zipfile raises for a way of compression that it does not know.
-    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except DAMAGED as error:
         raise _unreadable(f"{described}: {chosen!r}", error) from error
     return target
 
@@ -126,7 +130,7 @@ def _sparse(archive: zipfile.ZipFile, folder: Path, names: list[str], described:
         form = read("format").item()
         form = form.decode() if isinstance(form, bytes) else str(form)
         shape = tuple(int(length) for length in read("shape"))
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except (ValueError, OSError, *DAMAGED) as error:
         raise _unreadable(described, error) from error
     if form != "csr" or set(names) < SPARSE or len(shape) != 2:
         raise InputTypeError(

@@ -142,6 +142,20 @@ def test_npz(tmp_path):
         silhouette_upper_bound(f"{tmp_path}/two.npz:o")
 
 
+@pytest.mark.parametrize("at", [60, 70, 100, -400])
+def test_a_damaged_npz_is_refused_by_name(at, tmp_path):
+    """Where its packed bytes are no such thing any more, and where only their sum is wrong."""
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.random.default_rng(0).normal(size=(2000, 3)))
+    packed = bytearray(path.read_bytes())
+    packed[at : at + 40] = b"\xff" * 40
+    path.write_bytes(packed)
+    with pytest.raises(InputError, match=r"a.npz: 'x' cannot be read: "):
+        silhouette_upper_bound(path)
+    with pytest.raises(InputError, match=r"a.npz: 'x' cannot be read: "):
+        read_labels(path, 2000)
+
+
 def test_hdf5(tmp_path):
     with h5py.File(tmp_path / "t.h5", "w") as file:
         file.create_dataset("deep/x", data=X, chunks=(64, 2), compression="gzip")
