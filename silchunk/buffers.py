@@ -23,8 +23,6 @@ TRIM_VARIABLE, MMAP_VARIABLE = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 LARGEST_TRIM, LARGEST_MMAP, SMALLEST_MMAP = 64 << 20, 32 << 20, 128 << 10
 
-LINE_BYTES = 64
-
 _free: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
 _lock = threading.Lock()
 _keeping = False
@@ -46,14 +44,6 @@ def borrowed(
     finally:
         with _lock:
             _free.append(buffer)
-
-
-def at_a_cache_line(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, np.dtype[Any]]:
-    """An uninitialised C-contiguous array of which no vector lies across two cache lines."""
-    count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    buffer = np.empty(count + LINE_BYTES, np.uint8)
-    first = -buffer.ctypes.data % LINE_BYTES
-    return buffer[first : first + count].view(dtype).reshape(shape)
 
 
 def keep_pages() -> None:

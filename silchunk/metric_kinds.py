@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from silchunk.buffers import at_a_cache_line
 from silchunk.errors import InputError
 from silchunk.kernels import blocks, differences
 from silchunk.kernels import distance as kernel
@@ -140,9 +139,9 @@ class DifferenceMetric:
         width = whole(len(block), unit)
         if transposed and width * self.dtype.itemsize % PAGE_BYTES == 0:
             width += unit  # or all features would compete for the same places in the cache
-        values = at_a_cache_line((block.shape[1], width), self.dtype)
-        anchor = np.where(self.frame.extent == 0, self.frame.low, 0.0)
         points = np.ascontiguousarray(block, self.dtype)
+        values = blocks.at_a_cache_line(block.shape[1], width, points)
+        anchor = np.where(self.frame.extent == 0, self.frame.low, 0.0)
         differences.scale_transposed(points, anchor.astype(self.dtype), self.scale, values)
         return Prepared(block, values if transposed else np.ascontiguousarray(values.T), NO_NORMS)
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils, config, types
-from numba.extending import intrinsic
+from numba.extending import intrinsic, register_jitable
 
-from silchunk.kernels.distance import SUMMED_FEATURES
+from silchunk.kernels.distance import SUMMED_FEATURES, Block
 from silchunk.kernels.vectors import ELEMENTS, in_every_lane
 
 # Rows of a block, and what the number of columns of a tile is a multiple of: whole blocks of
 # either dtype.
 ROWS = 4
 COLUMNS = 64
+LINE_BYTES = 64
 
 
 def _registers() -> tuple[int, int]:
@@ -56,12 +58,17 @@ block_lanes = _constant(_lanes)
 block_columns = _constant(lambda dtype: REGISTERS * _lanes(dtype))
 
 
-class _Block:
-    """Code that sums over all features for one block, of rows from i and columns from j on.
+@register_jitable  # type: ignore[untyped-decorator]
+def at_a_cache_line(count: int, width: int, like: Block) -> Block:
+    """Uninitialised rows (count, width) of the dtype of ``like``, C-contiguous; where ``width`` is
+    a multiple of COLUMNS, no vector of theirs lies across two cache lines."""
+    buffer = np.empty(count * width + LINE_BYTES // like.itemsize, like.dtype)
+    first = -buffer.ctypes.data % LINE_BYTES // like.itemsize
+    return buffer[first : first + count * width].reshape((count, width))
 
-    ``term(builder, x, y, total)`` gives the total with what one feature adds to it. Of ``summed``
-    features at a time a sum is formed, and these are added up; of all at once if it is None.
-    """
+
+class _Block:
+    """Code for one block, and what it is made of."""
 
     def __init__(self, context: Any, builder: Any, dtype: Any) -> None:
         self._context, self.builder = context, builder
@@ -83,11 +90,17 @@ class _Block:
     def sums(
         self, rows: Any, i: Any, columns: Any, j: Any, term: Any, summed: int | None
     ) -> list[Any]:
-        """Vectors of sums, row by row; the builder stands where they are known."""
+        """Vectors of sums over all features, row by row, for rows from i and columns from j on; the
+        builder then stands where they are known.
+
+        ``term(builder, x, y, total)`` gives the total with what one feature adds to it. Of
+        ``summed`` features at a time a sum is formed, and these are added up; of all at once if it
+        is None.
+        """
         builder, vector, integer = self.builder, self.vector, i.type
         zero = ir.Constant(vector, [0.0] * self.lanes)
         alignment = REGISTER_BYTES // self.lanes
-        n_features, wide = self.width(rows), self.width(columns)
+        n_features, n_columns = self.width(rows), self.width(columns)
 
         def constant(value: int) -> Any:
             return ir.Constant(integer, value)
@@ -121,7 +134,7 @@ class _Block:
         k = builder.phi(integer)
         k.add_incoming(first, some)
         partial = phis(some)
-        start = builder.add(builder.mul(k, wide), j)
+        start = builder.add(builder.mul(k, n_columns), j)
         offsets = [builder.add(start, constant(v * self.lanes)) for v in range(REGISTERS)]
         ys = [builder.load(self.at(columns, o, vector), align=alignment) for o in offsets]
         added = []

@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from silchunk.kernels.blocks import COLUMNS, ROWS, block_columns, fill_products
+from silchunk.kernels.blocks import (
+    COLUMNS,
+    LINE_BYTES,
+    ROWS,
+    at_a_cache_line,
+    block_columns,
+    fill_products,
+)
 from silchunk.kernels.bound import Block, compiled
 from silchunk.kernels.centroids import squared_distance
 from silchunk.kernels.exponential import exponentials
@@ -30,7 +37,6 @@ from silchunk.kernels.vectors import LANES
 # Columns of ``totals`` after the d sums of differences to the shift.
 WEIGHT, POINTS, SILHOUETTE, INERTIA, MEMBERS = range(5)
 N_FACTS = 5
-LINE_BYTES = 64
 
 
 class Errors(NamedTuple):
@@ -59,14 +65,6 @@ def errors_of(n_features: int, dtype: np.dtype[Any], reach: float) -> Errors:
         1.01 * 3 * unit * reach + math.sqrt(tiny),
         tiny / unit,
     )
-
-
-@compiled  # type: ignore[untyped-decorator]
-def _at_a_cache_line(count: int, like: Block) -> Block:
-    """Room for ``count`` rows of COLUMNS values, none of whose vectors lies across two lines."""
-    buffer = np.empty(count * COLUMNS + LINE_BYTES // like.itemsize, like.dtype)
-    first = -buffer.ctypes.data % LINE_BYTES // like.itemsize
-    return buffer[first : first + count * COLUMNS].reshape((count, COLUMNS))
 
 
 @compiled  # type: ignore[untyped-decorator]
@@ -306,8 +304,8 @@ def reduce_block(
     """
     n_centres, d = centres.shape
     dtype = points.dtype
-    columns = _at_a_cache_line(d + 1, factors)
-    products = _at_a_cache_line(factors.shape[0], factors)
+    columns = at_a_cache_line(d + 1, COLUMNS, factors)
+    products = at_a_cache_line(factors.shape[0], COLUMNS, factors)
     smallest = np.empty((3, COLUMNS), dtype)
     two = np.empty((2, COLUMNS), np.int32)
     measured, farther = np.zeros(COLUMNS, dtype), np.zeros(COLUMNS, dtype)
