@@ -36,17 +36,23 @@ INITS = ("k-means++", "random")
 EXACT_UP_TO = 10_000
 SAMPLE = 4_000
 
-# name: (first temperature, range, step)
+# name: (first temperature, range, step, margin over k-means in standard errors)
 SCHEDULES = {
-    "constant 1": (1.0, (1.0, 1.0), 1.0),
-    "constant 2": (2.0, (2.0, 2.0), 1.0),
-    "1, 0.7-1.4, x1.1": (1.0, (0.7, 1.4), 1.1),
-    "0.5, 0.25-1.5, x1.25": (0.5, (0.25, 1.5), 1.25),
-    "0.1, 0.1-4, x1.1": (0.1, (0.1, 4.0), 1.1),
-    "1, 0.1-4, x1.1": (1.0, (0.1, 4.0), 1.1),
-    "1, 0.25-4, x1.5": (1.0, (0.25, 4.0), 1.5),
-    "1, 0.5-8, x2": (1.0, (0.5, 8.0), 2.0),
-    "8, 0.5-16, x1.5": (8.0, (0.5, 16.0), 1.5),
+    "constant 1": (1.0, (1.0, 1.0), 1.0, None),
+    "constant 2": (2.0, (2.0, 2.0), 1.0, None),
+    "1, 0.7-1.4, x1.1": (1.0, (0.7, 1.4), 1.1, None),
+    "0.5, 0.25-1.5, x1.25": (0.5, (0.25, 1.5), 1.25, None),
+    "0.1, 0.1-4, x1.1": (0.1, (0.1, 4.0), 1.1, None),
+    "1, 0.1-4, x1.1": (1.0, (0.1, 4.0), 1.1, None),
+    "1, 0.25-4, x1.5": (1.0, (0.25, 4.0), 1.5, None),
+    "1, 0.5-8, x2": (1.0, (0.5, 8.0), 2.0, None),
+    "8, 0.5-16, x1.5": (8.0, (0.5, 16.0), 1.5, None),
+    "1, 0.7-1.4, x1.1, 0 errors": (1.0, (0.7, 1.4), 1.1, 0.0),
+    "1, 0.7-1.4, x1.1, 2 errors": (1.0, (0.7, 1.4), 1.1, 2.0),
+    "1, 0.7-1.4, x1.1, 2.5 errors": (1.0, (0.7, 1.4), 1.1, 2.5),
+    "1, 0.7-1.4, x1.1, 4 errors": (1.0, (0.7, 1.4), 1.1, 4.0),
+    "2, 1.4-2.8, x1.1, 4 errors": (2.0, (1.4, 2.8), 1.1, 4.0),
+    "1, 0.1-4, x1.1, 2.5 errors": (1.0, (0.1, 4.0), 1.1, 2.5),
 }
 # Shares of outliers, and how far K is off.
 OUTLIERS = (0.05, 0.1, 0.2)
@@ -128,13 +134,14 @@ def schedules(data, seeds: int) -> list[dict]:
         for _, _, centres in runs_of(X, n_clusters, seeds):
             found = KMeans(n_clusters, init=centres, progress=False).fit(X)
             plain.append(scores(X, y, found.labels_))
-            for schedule, (first, limits, step) in SCHEDULES.items():
+            for schedule, (first, limits, step, margin) in SCHEDULES.items():
                 model = KSil(
                     n_clusters,
                     init=centres,
                     temperature=first,
                     temperature_range=limits,
                     temperature_step=step,
+                    margin=margin,
                     progress=False,
                 )
                 ours[schedule].append(scores(X, y, model.fit(X).labels_))

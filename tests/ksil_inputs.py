@@ -9,7 +9,13 @@ import pytest
 from silchunk.cluster.ksil import KSil, SphericalKSil
 
 BOTH = pytest.mark.parametrize("kind", [KSil, SphericalKSil])
-SCHEDULE = {"temperature": 1.0, "temperature_range": (0.5, 8.0), "temperature_step": 1.5}
+# K-Sil alone, without k-means before it.
+SCHEDULE = {
+    "temperature": 1.0,
+    "temperature_range": (0.5, 8.0),
+    "temperature_step": 1.5,
+    "margin": None,
+}
 SCORES = ("macro", "micro", "inertia", "temperature", "shift")
 COUNTS = ("iteration", "labels_changed", "empty_clusters")
 

@@ -104,7 +104,54 @@ def above(rank, other):
     return rank[1] > other[1] + ROUNDING * abs(other[1])
 
 
-def ksil(
+def ksil(X, centres, *, margin=None, **options):
+    """From given centres to the end; k-means unless that is better by so many standard errors."""
+    found = ksil_alone(X, centres, **options)
+    if margin is None:
+        return found
+    asked = ("sample_weight", "max_iter", "tol", "spherical", "objective")
+    plain, error = kmeans(X, centres, **{name: options[name] for name in asked if name in options})
+    return found if found.objective > plain.objective + margin * error else plain
+
+
+def kmeans(
+    X, centres, *, sample_weight=None, objective="macro", max_iter=100, tol=1e-4, spherical=False
+):
+    """k-means from given centres, none of which lose their points, and the standard error of its
+    objective."""
+    X, centres = np.asarray(X, float), np.array(centres, float)
+    if spherical:
+        X, centres = directions(X), directions(centres)
+    counts = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, float)
+    tolerance = tol * X.var(axis=0).mean()
+    history, labels = [], None
+    for iteration in range(1, max_iter + 1):
+        found = look(X, centres, counts, spherical)
+        assert not found.empty
+        new = moved(X, centres, counts, found, 0.0, spherical)
+        shift = ((new - centres) ** 2).sum()
+        changed = len(X) if labels is None else int((found.labels != labels).sum())
+        centres, labels = new, found.labels
+        history.append(
+            (iteration, found.macro, found.micro, found.inertia, 0.0, shift**0.5, changed, 0)
+        )
+        if changed == 0 or shift <= tolerance:
+            break
+    last = look(X, centres, counts, spherical)
+    groups = [np.arange(len(X))]
+    if objective == "macro":
+        groups = [np.flatnonzero(last.labels == cluster) for cluster in range(len(centres))]
+    variances = [
+        np.average((last.s[own] - np.average(last.s[own], weights=counts[own])) ** 2,
+                   weights=counts[own]) / counts[own].sum()
+        for own in groups
+    ]  # fmt: skip
+    error = np.sqrt(np.sum(variances)) / len(groups)
+    score = getattr(last, objective)
+    return Fit(centres, last.labels, score, last.inertia, history, len(history)), error
+
+
+def ksil_alone(
     X,
     centres,
     *,

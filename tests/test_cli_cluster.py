@@ -61,10 +61,29 @@ def test_figures_are_those_of_the_files():
     assert facts["n_iter"] == len(history) > 3
     assert facts["silhouette_proxy_at_start"] == history[0]["macro"]
     assert facts["inertia_at_start"] == history[0]["inertia"]
-    assert facts["silhouette_proxy"] >= max(one["macro"] for one in history) - 1e-12
+    assert facts["kept"] == ("K-Sil" if history[0]["temperature"] else "k-means")
     assert facts["random_state"] == 0
     assert facts["seconds"] > 0
     assert facts["silchunk"] == silchunk.__version__
+
+
+def test_which_of_both_was_kept_is_told():
+    for margin, kept in (("1000", "k-means"), ("0", "K-Sil")):
+        options = ("--margin", margin, "--seed", 2)
+        facts = json.loads(
+            cluster(*options, "--json", source="cloud.npy", k=4, output=f"{kept}.npy").stdout
+        )
+        assert facts["kept"] == kept
+        assert (facts["history"][0]["temperature"] == 0) == (kept == "k-means")
+        said = cluster(*options, source="cloud.npy", k=4, output=f"{kept}-again.npy").stdout
+        told = {
+            "k-means": f"k-means from the same start: K-Sil is not better by {margin} standard ",
+            "K-Sil": f"K-Sil: better than k-means from the same start by more than {margin} stand",
+        }
+        assert f"  kept                    {told[kept]}" in said
+    for nth, options in enumerate((("--algorithm", "kmeans"), ("--temperature", 0))):
+        said = cluster(*options, source="cloud.npy", k=4, output=f"plain{nth}.npy").stdout
+        assert "kept" not in said
 
 
 def test_the_page_has_the_same_figures():
@@ -103,8 +122,8 @@ def test_iterations_as_a_table():
         (
             "ksil",
             "--init random --n-init 2 --max-iter 7 --tol 0.01 --seed 5 --objective micro "
-            "--temperature 2 --temperature-range 1 3 --temperature-step 1.25 --memory 1GiB "
-            "--checkpoint fit.npz",
+            "--temperature 2 --temperature-range 1 3 --temperature-step 1.25 --margin 1.5 "
+            "--memory 1GiB --checkpoint fit.npz",
             {
                 "init": "random",
                 "n_init": 2,
@@ -115,6 +134,7 @@ def test_iterations_as_a_table():
                 "temperature": 2.0,
                 "temperature_range": (1.0, 3.0),
                 "temperature_step": 1.25,
+                "margin": 1.5,
                 "memory": "1GiB",
                 "checkpoint": "fit.npz",
             },

@@ -67,6 +67,7 @@ def check_same(model, expected):
     assert model.n_iter_ == expected.n_iter_
     assert model.inertia_ == expected.inertia_
     assert model.silhouette_ == expected.silhouette_
+    assert getattr(model, "algorithm_", None) == getattr(expected, "algorithm_", None)
 
 
 def cut(model, n_done, points=X, **options):

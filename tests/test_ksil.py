@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from silchunk import InputError
 from silchunk.cluster.iteration import PATIENCE
+from silchunk.cluster.kmeans import KMeans
 from silchunk.cluster.ksil import KSil, SphericalKSil
 
 # The definition.
@@ -116,6 +117,64 @@ def test_float32_is_the_same_to_its_rounding():
     assert single.inertia_ == pytest.approx(expected.inertia, rel=1e-5)
 
 
+# k-means from the same start.
+
+
+@BOTH
+@pytest.mark.parametrize("objective", ["macro", "micro"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_k_means_is_kept_unless_k_sil_is_clearly_better(kind, objective, weighted):
+    kept = []
+    for name in ("blobs", "many features", "no structure", "two sizes"):
+        X = DATA[name]
+        weights = weights_of(len(X)) if weighted else None
+        for margin in (0.0, 1.0, 2.5, 10.0):
+            model, expected = compare(
+                X,
+                first_rows(X, 4),
+                kind=kind,
+                objective=objective,
+                sample_weight=weights,
+                margin=margin,
+            )
+            by_k_means = expected.history[0][4] == 0.0  # its temperature
+            assert model.algorithm_ == ("k-means" if by_k_means else "K-Sil")
+            kept.append(model.algorithm_)
+    assert {*kept} == {"k-means", "K-Sil"}
+
+
+def test_k_means_that_is_kept_is_k_means():
+    X = DATA["no structure"]
+    init = first_rows(X, 5)
+    model = KSil(5, init=init, margin=1e9).fit(X)
+    plain = KMeans(5, init=init, max_iter=model.max_iter).fit(X)
+    assert model.algorithm_ == "k-means"
+    assert np.array_equal(model.cluster_centers_, plain.cluster_centers_)
+    assert np.array_equal(model.labels_, plain.labels_)
+    assert (model.history_, model.silhouette_) == (plain.history_, plain.silhouette_)
+
+
+def test_each_start_is_of_both():
+    """Every start begins with the same centres twice, and the best of all runs is kept."""
+    X = blobs(400, 2, 8, seed=3)
+    runs = []
+    model = KSil(8, init="random", n_init=3, random_state=1, margin=0.0, callback=runs.append)
+    model.fit(X)
+    firsts = [one for one in runs if one.iteration == 1]
+    assert [one.temperature for one in firsts] == [0.0, 1.0] * 3
+    begun = [one.macro for one in firsts]
+    assert begun[::2] == begun[1::2]
+    assert len({*begun}) == 3
+    assert model.silhouette_ >= max(one.macro for one in runs if one.temperature)
+
+
+def test_k_sil_without_temperature_runs_once():
+    runs = []
+    model = KSil(3, temperature=0.0, random_state=0, callback=runs.append).fit(DATA["blobs"])
+    assert [one.iteration for one in runs].count(1) == 1
+    assert model.algorithm_ == "K-Sil"
+
+
 # Empty clusters.
 
 
@@ -210,6 +269,7 @@ def test_iterations_end_when_the_objective_stands_still():
             temperature_step=4.0,
             tol=0,
             max_iter=1000,
+            margin=None,
         ).fit(X)
         assert model.n_iter_ < 500
         scores = [one.macro for one in model.history_]
@@ -236,7 +296,12 @@ def test_large_temperatures():
 def test_temperature_stays_in_its_range():
     X = DATA["no structure"]
     model = KSil(
-        5, temperature=2.0, temperature_range=(1.5, 2.5), temperature_step=1.4, random_state=0
+        5,
+        temperature=2.0,
+        temperature_range=(1.5, 2.5),
+        temperature_step=1.4,
+        random_state=0,
+        margin=None,
     ).fit(X)
     found = {one.temperature for one in model.history_}
     assert found <= {2.0, 2.5, 2.5 / 1.4, 1.5, 1.5 * 1.4, 2.0 / 1.4}
@@ -257,6 +322,8 @@ def test_temperature_stays_in_its_range():
         ({"temperature": True}, "temperature must be a number from 0 to 500; got True"),
         ({"temperature": 9.0}, r"temperature 9 is not in temperature_range \(0.5, 8\)"),
         ({"temperature": 0.1}, r"temperature 0.1 is not in temperature_range \(0.5, 8\)"),
+        ({"margin": -1.0}, "margin must be a number from 0 to inf; got -1.0"),
+        ({"margin": "all"}, "margin must be a number from 0 to inf; got 'all'"),
         ({"temperature_step": 0.9}, "temperature_step must be a number from 1 to inf; got 0.9"),
         ({"temperature_range": 3.0}, "temperature_range must be two numbers; got 3.0"),
         ({"temperature_range": (1, 2, 3)}, r"must be two numbers; got \(1, 2, 3\)"),

@@ -132,6 +132,15 @@ def cluster(
             show_default=False,
         ),
     ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Standard errors by which K-Sil has to be better than k-means from the same "
+            "start, whose centres are kept otherwise. [default: 2]",
+            show_default=False,
+        ),
+    ] = None,
     n_neighbors: Annotated[
         int | None,
         typer.Option(
@@ -175,6 +184,7 @@ def cluster(
         "temperature": temperature,
         "temperature_range": temperature_range,
         "temperature_step": temperature_step,
+        "margin": margin,
         "n_neighbors": n_neighbors,
     }
     estimator = _kind(algorithm)(
@@ -284,6 +294,8 @@ def _facts(src: str, algorithm: str, estimator: Any, seconds: float) -> dict[str
     sizes = _sizes(estimator.labels_, estimator.n_clusters)
     objective = getattr(estimator, "objective", "macro")
     first = estimator.history_[0]
+    # Whether K-Sil was held against k-means.
+    compared = getattr(estimator, "margin", None) is not None and estimator.temperature > 0
     return {
         "source": src,
         "algorithm": algorithm,
@@ -297,6 +309,8 @@ def _facts(src: str, algorithm: str, estimator: Any, seconds: float) -> dict[str
         "average": objective,
         "silhouette_proxy": estimator.silhouette_,
         "silhouette_proxy_at_start": getattr(first, objective),
+        "kept": estimator.algorithm_ if compared else None,
+        "margin": estimator.margin if compared else None,
         "inertia": estimator.inertia_,
         "inertia_at_start": first.inertia,
         "history": [one._asdict() for one in estimator.history_],
@@ -314,6 +328,14 @@ def _print(facts: Mapping[str, Any], output: Path) -> None:
     all_used = facts["n_iter"] == facts["max_iter"]
     filled = [size for size in facts["sizes"] if size]
     empty = facts["n_clusters"] - len(filled)
+    kept = []
+    if facts["kept"]:
+        told = {
+            "K-Sil": "K-Sil: better than k-means from the same start by more than",
+            "k-means": "k-means from the same start: K-Sil is not better by",
+        }
+        errors = f"{facts['margin']:g} standard errors of that score"
+        kept = [("kept", f"{told[facts['kept']]} {errors}")]
     for name, value in (
         (
             f"{facts['average']} silhouette proxy",
@@ -326,6 +348,7 @@ def _print(facts: Mapping[str, Any], output: Path) -> None:
             "cluster sizes",
             f"{min(filled):,} to {max(filled):,} points" + (f", {empty:,} empty" if empty else ""),
         ),
+        *kept,
     ):
         typer.echo(f"  {name:<24}{value}")
     if len(filled) > 1:

@@ -24,7 +24,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from silchunk import scan
 from silchunk.cluster import saved
 from silchunk.cluster.distances import distances_to
-from silchunk.cluster.fitting import Fitted, Start, Weigher, fit, label_vectors, points_of
+from silchunk.cluster.fitting import (
+    Fitted,
+    Reference,
+    Start,
+    Weigher,
+    fit,
+    label_vectors,
+    points_of,
+)
 from silchunk.cluster.iteration import Iteration, Rules
 from silchunk.cluster.passes import PassResult, Weighing, run_pass
 from silchunk.cluster.points import Points, Vector
@@ -89,6 +97,10 @@ class CentroidClusterer(
         """The rules of the iterations; parameters are checked."""
         return Rules("inertia", self.max_iter, self.min_cluster_size, directions=self._directions)
 
+    def _reference(self) -> Reference | None:
+        """What is run from each start before."""
+        return None
+
     def _weigher(self) -> Weigher | None:
         """Weights of points beside those given."""
         return None
@@ -138,6 +150,7 @@ class CentroidClusterer(
                 Start(self.init, self._runs(), _seed(self.random_state)),
                 self._rules(),
                 tol=self.tol,
+                reference=self._reference(),
                 weigher=self._weigher(),
                 checkpoint=self._checkpoint_of(job, points),
                 callback=self.callback,

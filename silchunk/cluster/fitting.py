@@ -12,7 +12,7 @@ import numpy as np
 
 from silchunk import centroids, plan, scan
 from silchunk.cluster import saved
-from silchunk.cluster.iteration import Iteration, Reweigh, Rules, State, iterate
+from silchunk.cluster.iteration import Iteration, Rank, Reweigh, Rules, State, iterate
 from silchunk.cluster.labels import LabelVector
 from silchunk.cluster.passes import PassResult, Weighing, run_pass
 from silchunk.cluster.points import Points, Vector
@@ -37,6 +37,27 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Reference:
+    """Another algorithm, run from each start first: its centres are kept unless those that follow
+    are better.
+
+    Attributes
+    ----------
+    rules : Rules
+    margin : float
+        Standard errors of the objective by which they have to be.
+    """
+
+    rules: Rules
+    margin: float
+
+    def bar(self, found: PassResult, objective: str) -> Rank:
+        """What is to be exceeded, by the objective of the algorithm that follows."""
+        score = float(getattr(found, objective)) + self.margin * found.standard_error(objective)
+        return Rank(-found.empty_clusters, score)
+
+
+@dataclass(frozen=True)
 class Fitted:
     """What a fit found.
 
@@ -49,12 +70,15 @@ class Fitted:
         Of the pass that gave the labels.
     history : list of Iteration
         Of the best run.
+    by_reference : bool
+        That run was one of the reference.
     """
 
     centres: Block
     labels: Vector
     found: PassResult
     history: list[Iteration]
+    by_reference: bool
 
 
 class Weigher(Protocol):
@@ -144,12 +168,16 @@ def fit(
     rules: Rules,
     *,
     tol: float,
+    reference: Reference | None = None,
     weigher: Weigher | None = None,
     checkpoint: saved.Checkpoint | None = None,
     callback: Callable[[Iteration], None] | None = None,
 ) -> Fitted:
-    """Run an algorithm ``start.n_init`` times, and keep the best."""
-    rules = replace(rules, tolerance=_tolerance(job, points, tol))
+    """Run an algorithm from ``start.n_init`` starts, the reference before it, and keep the best."""
+    tolerance = _tolerance(job, points, tol)
+    turns = [replace(rules, tolerance=tolerance)]
+    if reference is not None:
+        turns.insert(0, replace(reference.rules, tolerance=tolerance))
     weighed, reweigh = points, None
     if weigher is not None:
         weighed = replace(points, weights=weigher.fixed(job, points))
@@ -158,45 +186,60 @@ def fit(
     kept = saved.Progress() if checkpoint is None else checkpoint.load()
     seed = start.seed if kept.seed is None else kept.seed
     kept = replace(kept, seed=seed)
-    found: PassResult | None = None
-    for run in range(kept.run, start.n_init):
-        state = kept.state
-        if state is None:
-            # Each run has a seed of its own, so that none depends on how many went before.
-            random = np.random.default_rng([seed, run])
-            centres = initial_centres(job, weighed, n_clusters, start.init, random)
-            state = State(centres, rules.temperature.start, best=centres)
+    found: PassResult | None = None  # of the labels that are in ``labels``
+    for run in range(kept.run, start.n_init * len(turns)):
+        nth_start, turn = divmod(run, len(turns))
+        own = turns[turn]
+        first = kept.first
+        if first is None:
+            random = np.random.default_rng([seed, nth_start])
+            first = initial_centres(job, weighed, n_clusters, start.init, random)
+            kept = replace(kept, first=first)
+        state = kept.state or State(first, own.temperature.start, best=first)
         keep = partial(_keep, checkpoint, callback, replace(kept, run=run))
-        iterate(job, weighed, state, rules, labels, keep, reweigh)
-        # Where the last iteration has moved the centres to has not been looked at yet.
-        labels[0] = labels[0].renewed()
-        found = _labelled(job, weighed, state.centres, rules, labels[0])
-        rank = rules.rank(found)
+        iterate(job, weighed, state, own, labels, keep, reweigh)
+        found = _labelled(job, weighed, state.centres, own, labels)
+        rank = own.rank(found)
         if not state.best_rank.above(rank):
             state.best, state.best_rank = state.centres, rank
         else:
             found = None
-        if kept.best is None or state.best_rank.above(kept.best.best_rank):
-            kept = replace(kept, best=state)
+        last_turn = own is turns[-1]
+        if reference is not None and not last_turn:
+            # From here on it is ranked by the objective of what follows.
+            found = found or _labelled(job, weighed, state.best, rules, labels)
+            state.best_rank = rules.rank(found)
+            kept = replace(kept, bar=reference.bar(found, rules.objective))
+        if _better(state, kept, last_turn):
+            kept = replace(kept, best=state, by_reference=not last_turn)
         else:
             found = None
         kept = replace(kept, run=run + 1, state=None)
+        if last_turn:
+            kept = replace(kept, first=None, bar=None)
         if checkpoint is not None:
             checkpoint.write(kept)
     best = kept.best
     assert best is not None
     if found is None or weighed is not points:
-        labels[0] = labels[0].renewed()
-        found = _labelled(job, points, best.best, rules, labels[0])
-    return Fitted(best.best, labels[0].whole(), found, best.history)
+        found = _labelled(job, points, best.best, rules, labels)
+    return Fitted(best.best, labels[0].whole(), found, best.history, kept.by_reference)
+
+
+def _better(state: State, kept: saved.Progress, last_turn: bool) -> bool:
+    """Whether a run is better than the best one so far, and clearly so than its reference."""
+    bars = [kept.bar if last_turn else None, None if kept.best is None else kept.best.best_rank]
+    return all(state.best_rank.above(bar) for bar in bars if bar is not None)
 
 
 def _labelled(
-    job: Job, points: Points, centres: Block, rules: Rules, labels: LabelVector
+    job: Job, points: Points, centres: Block, rules: Rules, labels: list[LabelVector]
 ) -> PassResult:
+    """The pass that gives the labels for these centres, which it leaves in the first of two."""
+    own = labels[0] = labels[0].renewed()
     weighing = Weighing(squared=rules.squared)
     least = rules.min_cluster_size
-    return run_pass(job, points, centres, weighing, "labels", labels=labels, min_cluster_size=least)
+    return run_pass(job, points, centres, weighing, "labels", labels=own, min_cluster_size=least)
 
 
 def _keep(

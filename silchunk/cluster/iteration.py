@@ -106,6 +106,8 @@ class Rules:
         Centres have norm 1.
     unsteady : bool
         Weights follow the labels in another way, so that iterations may go in circles.
+    title : str
+        What an iteration is called in progress.
     """
 
     objective: str
@@ -117,6 +119,7 @@ class Rules:
     unclear: bool = False
     directions: bool = False
     unsteady: bool = False
+    title: str = "iteration"
 
     @property
     def weighted(self) -> bool:
@@ -197,7 +200,7 @@ def iterate(
             points,
             state.centres,
             rules.weighing(state.temperature),
-            _label(state),
+            _label(state, rules),
             before=labels[(n_done - 1) % 2] if n_done else None,
             labels=own,
             min_cluster_size=rules.min_cluster_size,
@@ -314,8 +317,8 @@ def _ends(state: State, rules: Rules, found: PassResult, shift: float) -> bool:
     return n_done - state.best_iteration >= PATIENCE
 
 
-def _label(state: State) -> str:
-    number = f"iteration {len(state.history) + 1}"
+def _label(state: State, rules: Rules) -> str:
+    number = f"{rules.title} {len(state.history) + 1}"
     if not state.history:
         return number
     last = state.history[-1]

@@ -160,9 +160,9 @@ class PassResult:
     sums : (K, d) float64
         Weighted sums of the differences of points to ``shift``.
     shift : (d,)
-    weights, counts, silhouettes, inertias, members : (K,) float64
-        Sums of weights, of points, of silhouettes and of squared distances, and the number of
-        points whose weight is not 0.
+    weights, counts, silhouettes, squared_silhouettes, inertias, members : (K,) float64
+        Sums of weights, of points, of silhouettes, of their squares and of squared distances, and
+        the number of points whose weight is not 0.
     changed : int
         Labels that are not those of the pass before.
     digest : int
@@ -178,6 +178,7 @@ class PassResult:
     weights: Vector
     counts: Vector
     silhouettes: Vector
+    squared_silhouettes: Vector
     inertias: Vector
     members: Vector
     changed: int
@@ -195,6 +196,16 @@ class PassResult:
     def micro(self) -> float:
         """Mean of s over points."""
         return float(self.silhouettes.sum() / self.counts.sum())
+
+    def standard_error(self, average: str) -> float:
+        """Standard error of the "macro" or "micro" mean of s, were the points a random sample."""
+        filled = self.counts > 0
+        parts = [self.counts[filled], self.silhouettes[filled], self.squared_silhouettes[filled]]
+        if average == "micro":
+            parts = [part.sum(keepdims=True) for part in parts]
+        counts, sums, squares = parts
+        variances = np.maximum(squares / counts - (sums / counts) ** 2, 0.0)
+        return float(np.sqrt((variances / counts).sum()) / len(counts))
 
     @property
     def inertia(self) -> float:
@@ -262,13 +273,14 @@ def run_pass(
             "large for float64. Divide X, or sample_weight, by a large number."
         )
     d = centres.shape[1]
-    weights, counts, silhouettes, inertias, members = total[:, d:].T
+    weights, counts, silhouettes, squared_silhouettes, inertias, members = total[:, d:].T
     return PassResult(
         total[:, :d],
         ranking.shift,
         weights,
         counts,
         silhouettes,
+        squared_silhouettes,
         inertias,
         members,
         changed,

@@ -40,8 +40,11 @@ class Progress:
 
     seed: int | None = None  # that all randomness comes of
     run: int = 0  # the one that is under way
+    first: Block | None = None  # centres that it begins with; None: they are still to be drawn
     state: State | None = None  # its own; None: it has not begun
+    bar: Rank | None = None  # what it has to exceed, if anything
     best: State | None = None  # of the best run that has ended
+    by_reference: bool = False  # whether that was one of the reference
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,11 @@ class Checkpoint:
         return Progress(
             facts["seed"],
             facts["run"],
+            arrays.get("first"),
             _state(arrays, facts["state"], "state"),
+            None if facts["bar"] is None else Rank(*facts["bar"]),
             _state(arrays, facts["best"], "best"),
+            facts["by_reference"],
         )
 
     def write(self, progress: Progress) -> None:
@@ -95,8 +101,10 @@ class Checkpoint:
             "header": dict(self.header),
             "seed": progress.seed,
             "run": progress.run,
+            "bar": progress.bar,
+            "by_reference": progress.by_reference,
         }
-        arrays: dict[str, Block] = {}
+        arrays: dict[str, Block] = {} if progress.first is None else {"first": progress.first}
         for name in ("state", "best"):
             facts[name] = _facts(getattr(progress, name), arrays, name)
         stream = io.BytesIO()

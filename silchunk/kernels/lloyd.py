@@ -35,8 +35,8 @@ from silchunk.kernels.ranking import (
 from silchunk.kernels.vectors import LANES
 
 # Columns of ``totals`` after the d sums of differences to the shift.
-WEIGHT, POINTS, SILHOUETTE, INERTIA, MEMBERS = range(5)
-N_FACTS = 5
+WEIGHT, POINTS, SILHOUETTE, SQUARED_SILHOUETTE, INERTIA, MEMBERS = range(6)
+N_FACTS = 6
 
 
 class Errors(NamedTuple):
@@ -295,7 +295,7 @@ def reduce_block(
         centre.
     before, labels : (r,) int32, labels to compare with, and those to be filled in
     totals : (K, d + N_FACTS) float64, added to: sums of weighted differences to ``shift``, and of
-        weights, points, silhouettes, squared distances, and members that count
+        weights, points, silhouettes and their squares, squared distances, and members that count
     farthest, farthest_rows : (F,), a heap of the largest squared distances and their rows
 
     Returns
@@ -337,6 +337,7 @@ def reduce_block(
             totals[label, d + WEIGHT] += weight
             totals[label, d + POINTS] += count
             totals[label, d + SILHOUETTE] += count * silhouettes[i]
+            totals[label, d + SQUARED_SILHOUETTE] += count * silhouettes[i] * silhouettes[i]
             totals[label, d + INERTIA] += count * near[i]
             totals[label, d + MEMBERS] += 1.0
             if near[i] > least:
