@@ -26,6 +26,7 @@ from common import (
     labelled_points,
     machine,
     measure,
+    peak_bytes,
     print_machine,
     report,
     write_json,
@@ -42,14 +43,19 @@ import numpy, numpy.typing
 numpy.ArrayLike = numpy.typing.ArrayLike
 from manhattan_silhouette import silhouette_score_manhattan
 n, small = sys.argv[1:]
+
+def peak():
+    status = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+
 silhouette_score_manhattan(numpy.load(f"X-{small}.npy"), numpy.load(f"labels-{small}.npy"))
+base = peak()
 X, labels = numpy.load(f"X-{n}.npy"), numpy.load(f"labels-{n}.npy")
 began = time.perf_counter()
 score = silhouette_score_manhattan(X, labels)
 seconds = time.perf_counter() - began
-status = open("/proc/self/status").read().splitlines()
-peak = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
-print(json.dumps({"score": float(score), "seconds": seconds, "peak_bytes": peak}))
+facts = {"score": float(score), "seconds": seconds, "peak_bytes": peak(), "base_bytes": base}
+print(json.dumps(facts))
 """
 
 
@@ -173,13 +179,15 @@ def run_job(name: str, n: int, folder: Path) -> None:
         report(_named, JOBS[name], str(folder / "X.zarr"), str(folder / f"labels-{n}.npy"))
         return
     JOBS[name](*small)
+    base = peak_bytes()
     X, labels = (np.load(folder / f"{part}-{n}.npy") for part in ("X", "labels"))
-    report(_named, JOBS[name], X, labels)
+    report(_named, JOBS[name], X, labels, base)
 
 
-def _named(job, X, labels) -> dict:
+def _named(job, X, labels, base=None) -> dict:
     result = job(X, labels)
-    return result if isinstance(result, dict) else {"score": float(result)}
+    result = result if isinstance(result, dict) else {"score": float(result)}
+    return {**result, "base_bytes": base}
 
 
 def write_inputs(folder: Path) -> None:
@@ -261,6 +269,13 @@ def show(results: dict) -> None:
                 rows[peer, n][key] / rows[job, n][key] for key in ("seconds", "peak_bytes")
             )
             print(f"{job} against {peer}: {times:.2f} times faster, 1/{memory:.2f} of the memory")
+            own, other = (rows[name, n] for name in (job, peer))
+            if own["base_bytes"] and other["base_bytes"]:
+                beyond = [(row["peak_bytes"] - row["base_bytes"]) / 2**20 for row in (own, other)]
+                print(
+                    f"  beyond what {SMALL:,} points take, the interpreter and its libraries "
+                    f"above all: {beyond[0]:.0f} against {beyond[1]:.0f} MiB"
+                )
     if ("largest_error", PEER_SIZE) in rows:
         error = rows["largest_error", PEER_SIZE]["score"]
         print(f"exact in float32 against scikit-learn in float64, largest difference: {error:.1e}")

@@ -21,7 +21,7 @@ from silchunk.rows import Block, RowSource, float_dtype
 Vector = np.ndarray[Any, np.dtype[Any]]
 
 # Features that are held sorted. Fixed, as it sets the order in which they are summed.
-FEATURES = 16
+FEATURES = 4
 
 
 @dataclass(frozen=True)
@@ -74,17 +74,40 @@ class _Sort:
 
 
 @dataclass(frozen=True)
+class ClusterSums:
+    """Sums of distances from n points to K clusters, held a group of clusters after the other:
+    points come in any order, and what is added to lies close together, no other thread's between.
+
+    Attributes
+    ----------
+    groups : (⌈K / GROUP⌉, n, GROUP) float64
+    n_clusters : int
+        K; what is beyond the last of them is zero.
+    """
+
+    groups: Block
+    n_clusters: int
+
+    def rows(self, start: int, stop: int) -> Block:
+        """Sums of points [start, stop), (stop - start, K)."""
+        by_point = self.groups[:, start:stop].swapaxes(0, 1).reshape(stop - start, -1)
+        return by_point[:, : self.n_clusters]
+
+
+@dataclass(frozen=True)
 class _Add:
-    """Task on threads: adds distances in ``features`` to the sums of clusters [start, stop)."""
+    """Task on threads: adds distances in ``features`` to groups [start, stop) of clusters."""
 
     clusters: _Clusters
     features: _SortedFeatures
-    sums: Block
+    groups: Block
 
     def __call__(self, start: int, stop: int) -> None:
+        for group in range(start, stop):
+            self._add(group * kernels.GROUP, self.groups[group])
+
+    def _add(self, first: int, sums: Block) -> None:
         clusters, features = self.clusters, self.features
-        # Points come in any order: their sums lie close together, and no other thread's between.
-        group = np.zeros((len(self.sums), kernels.GROUP))
         for k in range(len(features.values)):
             kernels.add_feature(
                 features.values[k],
@@ -94,10 +117,9 @@ class _Add:
                 clusters.sizes,
                 features.medians[k],
                 features.totals[k],
-                start,
-                group,
+                first,
+                sums,
             )
-        self.sums[:, start:stop] += group[:, : stop - start]
 
 
 def manhattan_sums(
@@ -109,7 +131,7 @@ def manhattan_sums(
     sample_weight: Vector | None = None,
     concurrency: int | None = None,
     progress: Progress = False,
-) -> Block:
+) -> ClusterSums:
     """Sums of Manhattan distances from each point to each cluster.
 
     Takes O(n d (log n + K)) time and `manhattan_bytes` of memory, and reads each column once. The
@@ -133,14 +155,14 @@ def manhattan_sums(
 
     Returns
     -------
-    (n, K) float64
-        Rows of points that have no cluster are zero. Sums above 2¹⁰²² may come out as infinity or
+    ClusterSums
+        Those of points that have no cluster are zero. Sums above 2¹⁰²² may come out as infinity or
         NaN.
     """
     assert not where.distributed
     n, d = points.shape
     clusters = _clusters(codes, n_clusters, sample_weight)
-    sums = np.zeros((n, n_clusters))
+    groups = np.zeros((-(-n_clusters // kernels.GROUP), n, kernels.GROUP))
 
     def run(task: engine.Task, panels: list[PanelRange], label: str) -> None:
         engine.map_panels(
@@ -158,10 +180,9 @@ def manhattan_sums(
         features = _room(last - first, clusters, points.dtype)
         each = [(feature, feature + 1) for feature in range(first, last)]
         run(_Sort(points, clusters, features, first), each, f"{label}, sorting")
-        groups = ranges(n_clusters, kernels.GROUP)
-        run(_Add(clusters, features, sums), groups, f"{label}, adding")
+        run(_Add(clusters, features, groups), ranges(len(groups), 1), f"{label}, adding")
         del features  # before the next ones take as much
-    return sums
+    return ClusterSums(groups, n_clusters)
 
 
 def manhattan_bytes(n: int, d: int, n_clusters: int, itemsize: int, threads: int) -> int:
@@ -180,11 +201,11 @@ def manhattan_bytes(n: int, d: int, n_clusters: int, itemsize: int, threads: int
     groups = -(-n_clusters // kernels.GROUP)
     kept = n * index
     counting = n * (4 + 8 + 8)  # codes, the same as numpy counts them, and weights
-    sums = 8 * n * n_clusters
+    sums = 8 * n * groups * kernels.GROUP
     room = features * (n * (itemsize + index) + 16 * n_clusters)
     # A column as it is read, what is kept of it, sorted; and the order, twice.
     sorting = min(threads, features) * (n * (3 * itemsize + 8 + index) + 9 * n_clusters)
-    adding = min(threads, groups) * 8 * kernels.GROUP * (n + n_clusters)
+    adding = min(threads, groups) * 8 * kernels.GROUP * n_clusters
     return kept + max(counting, sums + room + max(sorting, adding))
 
 

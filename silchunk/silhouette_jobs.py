@@ -250,7 +250,7 @@ class ByCoordinates:
         n_clusters = clusters.labels.n_clusters
         held = manhattan_bytes(n, FEATURES, n_clusters, itemsize=8, threads=0)
         return Needs(
-            outputs=8,  # what sorting a feature, or adding it to a group of clusters, takes
+            outputs=5,  # what sorting a feature takes
             result_bytes=held + 8 * n * RESULTS + _label_bytes(n, clusters),
             table_columns=RESULTS,
             clusters=n_clusters,
@@ -269,7 +269,7 @@ class ByCoordinates:
         )
         for a, b in ranges(job.n, REDUCED_POINTS):
             codes = clusters.labels.codes[a:b]
-            job.table.append(silhouettes_of(sums[a:b], codes, clusters.totals))
+            job.table.append(silhouettes_of(sums.rows(a, b), codes, clusters.totals))
 
 
 @dataclass(frozen=True)
