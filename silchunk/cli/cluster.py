@@ -137,7 +137,7 @@ def cluster(
         typer.Option(
             min=0.0,
             help="Standard errors by which K-Sil has to be better than k-means from the same "
-            "start, whose centres are kept otherwise. [default: 2]",
+            "start, whose centres are kept otherwise. [default: 2.5]",
             show_default=False,
         ),
     ] = None,
