@@ -22,6 +22,8 @@ VIEWED_AT_ONCE = 8
 SUMMED_BYTES = 1 << 20
 # Bytes of one part of a fingerprint, counted in float64.
 DIGEST_BYTES = 8 << 20
+# Values that are compared with as many others at once.
+COMPARED_VALUES = 2048
 # A square input is compared with its transpose on this many leading rows and columns.
 SQUARE_SAMPLE = 1024
 
@@ -44,7 +46,7 @@ class _Summarise:
         block = self.points.rows(start, stop)
         if self.allow_missing:
             block = np.where(np.isnan(block), block.dtype.type(0), block)
-        low, high = block.min(axis=0), block.max(axis=0)
+        low, high = (_extreme(ufunc, block) for ufunc in (np.minimum, np.maximum))
         # NaN and inf pass through min and max, which spares a look at every value.
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             row, column = np.argwhere(~np.isfinite(block))[0]
@@ -55,6 +57,23 @@ class _Summarise:
         parts = ranges(len(block), grid_rows(block.shape[1]))
         sums = np.array([_sums(block[first:last]) for first, last in parts])
         return _Summary(sums, low.astype(np.float64), high.astype(np.float64))
+
+
+def _extreme(ufunc: np.ufunc, block: Block) -> Block:
+    """The least or largest value of each column, NaN where there is one.
+
+    Of many rows side by side first: NumPy needs as long for a short row as for one of a few
+    thousand values.
+    """
+    n, d = block.shape
+    beside = COMPARED_VALUES // d
+    if not block.flags.c_contiguous or n < beside or beside < 2:
+        found: Block = ufunc.reduce(block, axis=0)
+        return found
+    whole = n // beside * beside
+    lines = ufunc.reduce(block[:whole].reshape(-1, beside * d), axis=0).reshape(beside, d)
+    found = ufunc.reduce(np.concatenate([lines, block[whole:]]), axis=0)
+    return found
 
 
 def _sums(block: Block) -> Block:
