@@ -20,7 +20,7 @@ from silchunk.rows import Block, RowSource, float_dtype
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
-# Features that are held sorted. Fixed, as it sets the order in which they are summed.
+# Features that are held sorted at once, unless more threads sort them. Sums do not depend on it.
 FEATURES = 4
 
 
@@ -175,7 +175,7 @@ def manhattan_sums(
             label=label,
         )
 
-    for first, last in ranges(d, FEATURES):
+    for first, last in ranges(d, max(FEATURES, concurrency or 1)):
         label = f"features {first + 1:,} to {last:,} of {d:,}"
         features = _room(last - first, clusters, points.dtype)
         each = [(feature, feature + 1) for feature in range(first, last)]
@@ -197,7 +197,7 @@ def manhattan_bytes(n: int, d: int, n_clusters: int, itemsize: int, threads: int
         Tasks at once.
     """
     index = _index_dtype(n).itemsize
-    features = min(d, FEATURES)
+    features = min(d, max(FEATURES, threads))
     groups = -(-n_clusters // kernels.GROUP)
     kept = n * index
     counting = n * (4 + 8 + 8)  # codes, the same as numpy counts them, and weights

@@ -45,6 +45,8 @@ HELD_VALUES = 1 << 16
 BINS_BYTES = 3 * 256 * 5 * 8
 # Rows of a table of sizes that are summed in one task; sums do not depend on anything else.
 TABLE_ROWS = 8192
+# Numbers that a pass of a centroid algorithm sums beside the features: N_FACTS of its kernel.
+CENTRE_FACTS = 6
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def plan_panels(
             # A few points and their distances to the centres; sums of a block, of nodes on the way
             # up the tree, and on their way to the driver.
             distances = 64 * (width + centres + 16) * 8
-            reduced = 16 * centres * (width + 5) * 8
+            reduced = 16 * centres * (width + CENTRE_FACTS) * 8
         elif streamed:
             # A block of columns in whole leaves; what is held of each row, twice while it is
             # sorted; bins.

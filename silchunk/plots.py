@@ -307,6 +307,8 @@ def plot_ksil_history(
     if objective is None:
         rules = getattr(estimator_or_history, "_rules", None)
         objective = "macro" if rules is None else rules().objective
+        if getattr(estimator_or_history, "algorithm_", None) == "k-means":
+            objective = "inertia"
     if objective not in ("macro", "micro", "inertia"):
         raise InputError(f"objective must be 'macro', 'micro' or 'inertia'; got {objective!r}.")
     ax = _axes(ax)

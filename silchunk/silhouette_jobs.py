@@ -250,7 +250,7 @@ class ByCoordinates:
         n_clusters = clusters.labels.n_clusters
         held = manhattan_bytes(n, FEATURES, n_clusters, itemsize=8, threads=0)
         return Needs(
-            outputs=5,  # what sorting a feature takes
+            outputs=7,  # what sorting a feature takes, and what is sorted
             result_bytes=held + 8 * n * RESULTS + _label_bytes(n, clusters),
             table_columns=RESULTS,
             clusters=n_clusters,

@@ -138,17 +138,22 @@ def kmeans(
         if changed == 0 or shift <= tolerance:
             break
     last = look(X, centres, counts, spherical)
-    groups = [np.arange(len(X))]
-    if objective == "macro":
-        groups = [np.flatnonzero(last.labels == cluster) for cluster in range(len(centres))]
-    variances = [
-        np.average((last.s[own] - np.average(last.s[own], weights=counts[own])) ** 2,
-                   weights=counts[own]) / counts[own].sum()
-        for own in groups
-    ]  # fmt: skip
-    error = np.sqrt(np.sum(variances)) / len(groups)
     score = getattr(last, objective)
-    return Fit(centres, last.labels, score, last.inertia, history, len(history)), error
+    found = Fit(centres, last.labels, score, last.inertia, history, len(history))
+    return found, standard_error(last, counts, objective)
+
+
+def standard_error(found, counts, objective):
+    """Of the macro or micro mean of s."""
+    groups = [np.arange(len(found.s))]
+    if objective == "macro":
+        groups = [np.flatnonzero(found.labels == cluster) for cluster in np.unique(found.labels)]
+    variances = []
+    for own in groups:
+        mean = np.average(found.s[own], weights=counts[own])
+        spread = np.average((found.s[own] - mean) ** 2, weights=counts[own])
+        variances.append(spread / counts[own].sum())
+    return np.sqrt(np.sum(variances)) / len(groups)
 
 
 def ksil_alone(

@@ -6,6 +6,7 @@ import csv
 import json
 import shlex
 import sys
+from pathlib import Path
 
 import cluster_cli_inputs
 import numpy as np
@@ -76,14 +77,21 @@ def test_which_of_both_was_kept_is_told():
         assert facts["kept"] == kept
         assert (facts["history"][0]["temperature"] == 0) == (kept == "k-means")
         said = cluster(*options, source="cloud.npy", k=4, output=f"{kept}-again.npy").stdout
-        told = {
-            "k-means": f"k-means from the same start: K-Sil is not better by {margin} standard ",
-            "K-Sil": f"K-Sil: better than k-means from the same start by more than {margin} stand",
-        }
-        assert f"  kept                    {told[kept]}" in said
-    for nth, options in enumerate((("--algorithm", "kmeans"), ("--temperature", 0))):
+        other = {"k-means": "K-Sil", "K-Sil": "k-means"}[kept]
+        assert (
+            f"  kept                    {kept} rather than {other} "
+            f"(margin: {margin} standard errors of the proxy)\n"
+        ) in said
+    for nth, options in enumerate((("--algorithm", "kmeans"), ("--temperature", 0), ("--alone",))):
         said = cluster(*options, source="cloud.npy", k=4, output=f"plain{nth}.npy").stdout
         assert "kept" not in said
+
+
+def test_alone_is_without_k_means():
+    cluster("--alone", "--history", "h.csv", source="cloud.npy", k=4)
+    alone = silchunk.KSil(4, random_state=0, margin=None).fit(CLOUD)
+    assert np.array_equal(np.load("labels.npy"), alone.labels_)
+    assert len(Path("h.csv").read_text().splitlines()) == 1 + alone.n_iter_
 
 
 def test_the_page_has_the_same_figures():

@@ -55,6 +55,8 @@ def test_one_file_cannot_have_two_results(option, folder, no_work):
         ("ow-kmeans", "--temperature 1", "ksil, spherical-ksil"),
         ("lof-kmeans", "--temperature-range 1 2", "ksil, spherical-ksil"),
         ("ilof-kmeans", "--temperature-step 2", "ksil, spherical-ksil"),
+        ("kmeans", "--margin 2", "ksil, spherical-ksil"),
+        ("kmeans", "--alone", "ksil, spherical-ksil"),
         ("ksil", "--n-neighbors 5", "lof-kmeans, ilof-kmeans"),
     ],
 )
@@ -80,6 +82,8 @@ def test_options_of_other_algorithms(algorithm, option, goes_with, no_work):
         ("--n-init 0", 2, "greater than or equal to 1"),
         ("--tol -1", 2, "greater than or equal to 0"),
         ("--temperature -1", 2, "greater than or equal to 0"),
+        ("--margin -1", 2, "greater than or equal to 0"),
+        ("--margin 2 --alone", BAD_INPUT, "--alone does not go with --margin"),
         ("--temperature-step 0.5", 2, "greater than or equal to 1"),
         ("--metric cosine", 2, "No such option"),
     ],

@@ -25,10 +25,13 @@ N = 3 * GRID_ROWS + 123
 SOME_FAR = np.random.default_rng(0).normal(size=(7, 5)) + 90.0 * (np.arange(7) > 3)[:, None]
 CASES = {
     "k-means": KMeans(7, random_state=1, max_iter=4),
-    "K-Sil": KSil(7, random_state=1, max_iter=4),
-    "K-Sil, rounds": KSil(7, random_state=1, max_iter=4, init="k-means||", objective="micro"),
-    "spherical": SphericalKSil(7, random_state=1, max_iter=4),
-    "empty clusters": KSil(7, max_iter=4, init=SOME_FAR),
+    "K-Sil": KSil(7, random_state=1, max_iter=4, margin=None),
+    "K-Sil or k-means": KSil(7, random_state=1, max_iter=4),
+    "K-Sil, rounds": KSil(
+        7, random_state=1, max_iter=4, init="k-means||", objective="micro", margin=None
+    ),
+    "spherical": SphericalKSil(7, random_state=1, max_iter=4, margin=None),
+    "empty clusters": KSil(7, max_iter=4, init=SOME_FAR, margin=None),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import ksil_oracle as oracle
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from ksil_inputs import BOTH, DATA, SCHEDULE, blobs, compare, first_rows, weights_of
 from sklearn.exceptions import ConvergenceWarning
 
-from silchunk import InputError
+from silchunk import InputError, SilchunkWarning
 from silchunk.cluster.iteration import PATIENCE
 from silchunk.cluster.kmeans import KMeans
 from silchunk.cluster.ksil import KSil, SphericalKSil
@@ -155,17 +157,67 @@ def test_k_means_that_is_kept_is_k_means():
 
 
 def test_each_start_is_of_both():
-    """Every start begins with the same centres twice, and the best of all runs is kept."""
     X = blobs(400, 2, 8, seed=3)
     runs = []
-    model = KSil(8, init="random", n_init=3, random_state=1, margin=0.0, callback=runs.append)
-    model.fit(X)
+    KSil(8, init="random", n_init=3, random_state=1, callback=runs.append).fit(X)
     firsts = [one for one in runs if one.iteration == 1]
     assert [one.temperature for one in firsts] == [0.0, 1.0] * 3
     begun = [one.macro for one in firsts]
     assert begun[::2] == begun[1::2]
     assert len({*begun}) == 3
-    assert model.silhouette_ >= max(one.macro for one in runs if one.temperature)
+
+
+@BOTH
+def test_the_best_of_all_starts_are_held_against_each_other(kind):
+    """Of k-means by inertia, as it is without K-Sil, and of K-Sil by its objective."""
+    kept = []
+    for seed in range(8):
+        X = np.random.default_rng(seed).standard_normal((300, 2))
+        several = {"init": "random", "n_init": 5, "random_state": seed}
+        alone = kind(6, margin=None, **several).fit(X)
+        plain = kind(6, margin=1e9, **several).fit(X)
+        assert (alone.algorithm_, plain.algorithm_) == ("K-Sil", "k-means")
+        if kind is KSil:
+            same = KMeans(6, max_iter=plain.max_iter, **several).fit(X)
+            assert np.array_equal(plain.cluster_centers_, same.cluster_centers_)
+        own = oracle.directions(X) if kind is SphericalKSil else X
+        spherical = kind is SphericalKSil
+        found = oracle.look(own, plain.cluster_centers_, np.ones(len(X)), spherical)
+        error = oracle.standard_error(found, np.ones(len(X)), "macro")
+        gain = alone.silhouette_ - plain.silhouette_
+        for margin in (0.99 * gain / error, 1.01 * gain / error) if gain > 0 else (0.0,):
+            model = kind(6, margin=margin, **several).fit(X)
+            better = gain > margin * error
+            assert model.algorithm_ == ("K-Sil" if better else "k-means")
+            expected = alone if better else plain
+            assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
+            assert model.history_ == expected.history_
+            kept.append(model.algorithm_)
+    assert {*kept} == {"k-means", "K-Sil"}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_small_clusters_count_before_any_margin():
+    rng = np.random.default_rng(26)
+    X = rng.standard_normal((40, 2)) * rng.exponential(1, (40, 1)) ** 2
+    options = {"random_state": 26, "min_cluster_size": 4}
+    model = KSil(5, margin=1e9, **options).fit(X)
+    plain = KMeans(5, max_iter=model.max_iter, **options).fit(X)
+    small, other = ((np.bincount(one.labels_, minlength=5) < 4).sum() for one in (model, plain))
+    assert small < other
+    assert model.silhouette_ < plain.silhouette_
+    assert model.algorithm_ == "K-Sil"
+
+
+def test_weights_that_sum_to_next_to_nothing_are_told():
+    X = DATA["blobs"]
+    model = KSil(5, random_state=0)
+    with pytest.warns(SilchunkWarning, match="sample_weight sums to 1, as if there were so many"):
+        model.fit(X, sample_weight=np.full(len(X), 1 / len(X)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, sample_weight=np.ones(len(X)))
+        KSil(5, margin=None).fit(X, sample_weight=np.full(len(X), 1 / len(X)))
 
 
 def test_k_sil_without_temperature_runs_once():

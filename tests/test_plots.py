@@ -116,16 +116,24 @@ def test_a_sweep(ax):
         plot_sweep(SimpleNamespace(rows=[], recommended={}))
 
 
-@pytest.mark.parametrize("kind", [KSil, KMeans])
-def test_a_fit(ax, kind):
-    found = kind(4, random_state=0).fit(X)
+@pytest.mark.parametrize(
+    ("estimator", "by"),
+    [
+        (KSil(4, random_state=0, margin=0.0), "macro"),
+        (KSil(4, random_state=0, margin=1e9), "inertia"),
+        (KMeans(4, random_state=0), "inertia"),
+    ],
+)
+def test_a_fit(ax, estimator, by):
+    found = estimator.fit(X)
+    if isinstance(found, KSil):
+        assert found.algorithm_ == ("K-Sil" if by == "macro" else "k-means")
     plot_ksil_history(found, ax)
     drawn = lines(ax)
     numbers = np.arange(1, found.n_iter_ + 1)
     for name, words in (("macro", "mean of cluster means"), ("micro", "mean over points")):
         values = [getattr(one, name) for one in found.history_]
         assert np.array_equal(drawn[words], [numbers, values])
-    by = "macro" if kind is KSil else "inertia"
     (kept,) = (name for name in drawn if name.startswith("kept"))
     assert kept.endswith(f"best by {by}")
     best = int(drawn[kept][0][0])

@@ -67,7 +67,7 @@ def cluster(
         int | None,
         typer.Option(
             min=1,
-            help="Runs, of which the best is kept. [default: 10 from random centres, else 1]",
+            help="Starts, of which the best is kept. [default: 10 from random centres, else 1]",
             show_default=False,
         ),
     ] = None,
@@ -137,10 +137,14 @@ def cluster(
         typer.Option(
             min=0.0,
             help="Standard errors by which K-Sil has to be better than k-means from the same "
-            "start, whose centres are kept otherwise. [default: 2.5]",
+            "starts, whose centres are kept otherwise. [default: 2.5]",
             show_default=False,
         ),
     ] = None,
+    alone: Annotated[
+        bool,
+        typer.Option("--alone", help="K-Sil without k-means before it: half of the time."),
+    ] = False,
     n_neighbors: Annotated[
         int | None,
         typer.Option(
@@ -175,6 +179,8 @@ def cluster(
     Example: silchunk cluster points.npy -k 10 -o labels.npy
     """
     _check_outputs(output, centers, history, checkpoint)
+    if alone and margin is not None:
+        raise InputError("--alone does not go with --margin: there is nothing to hold against.")
     options = {
         "n_init": n_init,
         "max_iter": max_iter,
@@ -194,7 +200,7 @@ def cluster(
         checkpoint=checkpoint,
         memory=memory,
         progress=shown(),
-        **_options_for(algorithm, options),
+        **_options_for(algorithm, options, alone),
     )
     began = time.perf_counter()
     estimator.fit(src)
@@ -238,15 +244,17 @@ def _checked_init(init: str) -> str:
     return init
 
 
-def _options_for(algorithm: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _options_for(algorithm: str, options: Mapping[str, Any], alone: bool) -> dict[str, Any]:
     """The options that were given, each of which is a parameter of the algorithm."""
     given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
+    if alone:
+        given["margin"] = None
+    for name, value in given.items():
         if not _takes(algorithm, name):
             takers = ", ".join(one for one in ALGORITHMS if _takes(one, name))
+            option = "alone" if name == "margin" and value is None else name.replace("_", "-")
             raise InputError(
-                f"--{name.replace('_', '-')} does not go with --algorithm {algorithm}; it goes "
-                f"with {takers}."
+                f"--{option} does not go with --algorithm {algorithm}; it goes with {takers}."
             )
     return given
 
@@ -330,12 +338,9 @@ def _print(facts: Mapping[str, Any], output: Path) -> None:
     empty = facts["n_clusters"] - len(filled)
     kept = []
     if facts["kept"]:
-        told = {
-            "K-Sil": "K-Sil: better than k-means from the same start by more than",
-            "k-means": "k-means from the same start: K-Sil is not better by",
-        }
-        errors = f"{facts['margin']:g} standard errors of that score"
-        kept = [("kept", f"{told[facts['kept']]} {errors}")]
+        other = {"K-Sil": "k-means", "k-means": "K-Sil"}[facts["kept"]]
+        errors = f"{facts['margin']:g} standard errors of the proxy"
+        kept = [("kept", f"{facts['kept']} rather than {other} (margin: {errors})")]
     for name, value in (
         (
             f"{facts['average']} silhouette proxy",

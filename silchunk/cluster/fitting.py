@@ -12,12 +12,12 @@ import numpy as np
 
 from silchunk import centroids, plan, scan
 from silchunk.cluster import saved
-from silchunk.cluster.iteration import Iteration, Rank, Reweigh, Rules, State, iterate
+from silchunk.cluster.iteration import Iteration, Rank, Reweigh, Rules, Run, State, iterate
 from silchunk.cluster.labels import LabelVector
 from silchunk.cluster.passes import PassResult, Weighing, run_pass
 from silchunk.cluster.points import Points, Vector
 from silchunk.cluster.seeding import held_bytes, initial_centres, n_candidates
-from silchunk.errors import InputError
+from silchunk.errors import InputError, warn
 from silchunk.inbox import LOOK_AHEAD
 from silchunk.labels import StoredVector
 from silchunk.prepare import Arguments, Job, Needs, prepared
@@ -38,8 +38,8 @@ class Start:
 
 @dataclass(frozen=True)
 class Reference:
-    """Another algorithm, run from each start first: its centres are kept unless those that follow
-    are better.
+    """Another algorithm, run from each start first: its best centres are kept unless those that
+    follow are better.
 
     Attributes
     ----------
@@ -52,7 +52,8 @@ class Reference:
     margin: float
 
     def bar(self, found: PassResult, objective: str) -> Rank:
-        """What is to be exceeded, by the objective of the algorithm that follows."""
+        """What is to be exceeded, by the objective of the algorithm that follows, from what a pass
+        found of the reference's centres. Fewer empty clusters exceed any score."""
         score = float(getattr(found, objective)) + self.margin * found.standard_error(objective)
         return Rank(-found.empty_clusters, score)
 
@@ -71,14 +72,14 @@ class Fitted:
     history : list of Iteration
         Of the best run.
     by_reference : bool
-        That run was one of the reference.
+        Whether that run is one of the reference.
     """
 
     centres: Block
     labels: Vector
     found: PassResult
     history: list[Iteration]
-    by_reference: bool
+    by_reference: bool = False
 
 
 class Weigher(Protocol):
@@ -173,7 +174,8 @@ def fit(
     checkpoint: saved.Checkpoint | None = None,
     callback: Callable[[Iteration], None] | None = None,
 ) -> Fitted:
-    """Run an algorithm from ``start.n_init`` starts, the reference before it, and keep the best."""
+    """Run an algorithm from ``start.n_init`` starts, the reference before it, and keep the best of
+    each; and of both what is said by the reference."""
     tolerance = _tolerance(job, points, tol)
     turns = [replace(rules, tolerance=tolerance)]
     if reference is not None:
@@ -199,37 +201,41 @@ def fit(
         keep = partial(_keep, checkpoint, callback, replace(kept, run=run))
         iterate(job, weighed, state, own, labels, keep, reweigh)
         found = _labelled(job, weighed, state.centres, own, labels)
-        rank = own.rank(found)
-        if not state.best_rank.above(rank):
-            state.best, state.best_rank = state.centres, rank
-        else:
-            found = None
+        ended = Run(state.centres, own.rank(found), state.history)
+        if state.best_rank.above(ended.rank):
+            ended, found = Run(state.best, state.best_rank, state.history), None
         last_turn = own is turns[-1]
-        if reference is not None and not last_turn:
-            # From here on it is ranked by the objective of what follows.
-            found = found or _labelled(job, weighed, state.best, rules, labels)
-            state.best_rank = rules.rank(found)
-            kept = replace(kept, bar=reference.bar(found, rules.objective))
-        if _better(state, kept, last_turn):
-            kept = replace(kept, best=state, by_reference=not last_turn)
-        else:
-            found = None
+        so_far = kept.best if last_turn else kept.reference
+        if so_far is not None and not ended.rank.above(so_far.rank):
+            ended, found = so_far, None
         kept = replace(kept, run=run + 1, state=None)
-        if last_turn:
-            kept = replace(kept, first=None, bar=None)
+        kept = (
+            replace(kept, best=ended, first=None) if last_turn else replace(kept, reference=ended)
+        )
         if checkpoint is not None:
             checkpoint.write(kept)
-    best = kept.best
+    best, plain = kept.best, kept.reference
     assert best is not None
+    if reference is not None and plain is not None:
+        found = _labelled(job, weighed, plain.centres, rules, labels)
+        _warn_of_few_copies(points, found)
+        if not best.rank.above(reference.bar(found, rules.objective)):
+            return Fitted(plain.centres, labels[0].whole(), found, plain.history, by_reference=True)
+        found = None
     if found is None or weighed is not points:
-        found = _labelled(job, points, best.best, rules, labels)
-    return Fitted(best.best, labels[0].whole(), found, best.history, kept.by_reference)
+        found = _labelled(job, points, best.centres, rules, labels)
+    return Fitted(best.centres, labels[0].whole(), found, best.history)
 
 
-def _better(state: State, kept: saved.Progress, last_turn: bool) -> bool:
-    """Whether a run is better than the best one so far, and clearly so than its reference."""
-    bars = [kept.bar if last_turn else None, None if kept.best is None else kept.best.best_rank]
-    return all(state.best_rank.above(bar) for bar in bars if bar is not None)
+def _warn_of_few_copies(points: Points, found: PassResult) -> None:
+    copies, n_clusters = float(found.counts.sum()), len(found.counts)
+    if points.weights is not None and copies <= n_clusters:
+        warn(
+            f"sample_weight sums to {copies:g}, as if there were so many points for "
+            f"{n_clusters:,} clusters: standard errors are large then, and k-means is kept more "
+            "often than it should be. Multiply all weights by a number that is large enough, or "
+            "pass margin=None."
+        )
 
 
 def _labelled(

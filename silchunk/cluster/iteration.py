@@ -164,6 +164,14 @@ class State:
     done: bool = False
 
 
+class Run(NamedTuple):
+    """What is kept of one that has ended."""
+
+    centres: Block  # (K, d) float64, the best of it
+    rank: Rank
+    history: list[Iteration]
+
+
 # Gives the weights of all points for the sums of a pass, from their labels.
 Reweigh = Callable[[LabelVector], Vector | StoredVector]
 

@@ -17,13 +17,17 @@ from typing import Any
 import numpy as np
 
 from silchunk import storage
-from silchunk.cluster.iteration import Iteration, Rank, State
+from silchunk.cluster.iteration import Iteration, Rank, Run, State
 from silchunk.disk import replace_whole, room_for
 from silchunk.errors import ForeignStoreError, InputError, StaleStoreError
 from silchunk.readers.npz import DAMAGED
 from silchunk.rows import Block
 
 KIND = "silchunk fit"
+# Of what is in a file beside its header, which tells it; another one is refused.
+FORMAT = 2
+# Runs that have ended and are kept, as `Progress` names them.
+RUNS = ("best", "reference")
 # What reading something else ends with.
 NO_FIT = (
     ValueError,
@@ -42,9 +46,8 @@ class Progress:
     run: int = 0  # the one that is under way
     first: Block | None = None  # centres that it begins with; None: they are still to be drawn
     state: State | None = None  # its own; None: it has not begun
-    bar: Rank | None = None  # what it has to exceed, if anything
-    best: State | None = None  # of the best run that has ended
-    by_reference: bool = False  # whether that was one of the reference
+    best: Run | None = None  # the best one that has ended
+    reference: Run | None = None  # and of those that it is held against
 
 
 @dataclass(frozen=True)
@@ -88,10 +91,8 @@ class Checkpoint:
             facts["seed"],
             facts["run"],
             arrays.get("first"),
-            _state(arrays, facts["state"], "state"),
-            None if facts["bar"] is None else Rank(*facts["bar"]),
-            _state(arrays, facts["best"], "best"),
-            facts["by_reference"],
+            _state(arrays, facts["state"]),
+            *(_run(arrays, facts[name], name) for name in RUNS),
         )
 
     def write(self, progress: Progress) -> None:
@@ -101,12 +102,11 @@ class Checkpoint:
             "header": dict(self.header),
             "seed": progress.seed,
             "run": progress.run,
-            "bar": progress.bar,
-            "by_reference": progress.by_reference,
         }
         arrays: dict[str, Block] = {} if progress.first is None else {"first": progress.first}
-        for name in ("state", "best"):
-            facts[name] = _facts(getattr(progress, name), arrays, name)
+        facts["state"] = _facts_of_state(progress.state, arrays)
+        for name in RUNS:
+            facts[name] = _facts_of_run(getattr(progress, name), arrays, name)
         stream = io.BytesIO()
         text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
         np.savez(stream, allow_pickle=False, facts=text, **arrays)
@@ -130,7 +130,7 @@ def at(path: str | os.PathLike[str], header: Mapping[str, Any]) -> Checkpoint:
         raise InputError(f"there is no folder {str(place.parent)!r} to make {place.name} in.")
     if os.path.lexists(place):
         _read(place)
-    return Checkpoint(place, json.loads(json.dumps(dict(header))))
+    return Checkpoint(place, json.loads(json.dumps({"format": FORMAT, **header})))
 
 
 def _read(path: Path) -> tuple[dict[str, Block], dict[str, Any]]:
@@ -152,16 +152,14 @@ def _read(path: Path) -> tuple[dict[str, Block], dict[str, Any]]:
     return arrays, facts
 
 
-def _facts(state: State | None, arrays: dict[str, Block], name: str) -> dict[str, Any] | None:
+def _facts_of_state(state: State | None, arrays: dict[str, Block]) -> dict[str, Any] | None:
     if state is None:
         return None
     for part in ("centres", "before", "best"):
         value = getattr(state, part)
         if value is not None:
-            arrays[f"{name}-{part}"] = value
-    arrays[f"{name}-history"] = np.array(state.history, np.float64).reshape(
-        len(state.history), len(Iteration._fields)
-    )
+            arrays[f"state-{part}"] = value
+    arrays["state-history"] = _table(state.history)
     # JSON keeps every bit of a float.
     return {
         "temperature": state.temperature,
@@ -172,25 +170,47 @@ def _facts(state: State | None, arrays: dict[str, Block], name: str) -> dict[str
     }
 
 
-def _state(arrays: Mapping[str, Block], facts: dict[str, Any] | None, name: str) -> State | None:
+def _state(arrays: Mapping[str, Block], facts: dict[str, Any] | None) -> State | None:
     if facts is None:
         return None
+    return State(
+        arrays["state-centres"],
+        facts["temperature"],
+        arrays["state-best"],
+        arrays.get("state-before"),
+        Rank(*facts["best_rank"]),
+        facts["best_iteration"],
+        _history(arrays["state-history"]),
+        facts["seen"],
+        facts["done"],
+    )
+
+
+def _facts_of_run(run: Run | None, arrays: dict[str, Block], name: str) -> dict[str, Any] | None:
+    if run is None:
+        return None
+    arrays[f"{name}-centres"] = run.centres
+    arrays[f"{name}-history"] = _table(run.history)
+    return {"rank": run.rank}
+
+
+def _run(arrays: Mapping[str, Block], facts: dict[str, Any] | None, name: str) -> Run | None:
+    if facts is None:
+        return None
+    history = _history(arrays[f"{name}-history"])
+    return Run(arrays[f"{name}-centres"], Rank(*facts["rank"]), history)
+
+
+def _table(history: list[Iteration]) -> Block:
+    return np.array(history, np.float64).reshape(len(history), len(Iteration._fields))
+
+
+def _history(table: Block) -> list[Iteration]:
     whole = ("iteration", "labels_changed", "empty_clusters")
-    history = [
+    return [
         Iteration._make(
             int(value) if field in whole else float(value)
             for field, value in zip(Iteration._fields, row, strict=True)
         )
-        for row in arrays[f"{name}-history"]
+        for row in table
     ]
-    return State(
-        arrays[f"{name}-centres"],
-        facts["temperature"],
-        arrays[f"{name}-best"],
-        arrays.get(f"{name}-before"),
-        Rank(*facts["best_rank"]),
-        facts["best_iteration"],
-        history,
-        facts["seen"],
-        facts["done"],
-    )
