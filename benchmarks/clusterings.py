@@ -1,7 +1,7 @@
 """K-Sil against k-means from the same start, on real data sets.
 
 python benchmarks/clusterings.py               # K-Sil and its family against k-means
-python benchmarks/clusterings.py --schedules   # how the temperature is to follow the score
+python benchmarks/clusterings.py --schedules   # temperatures, and margins over k-means
 python benchmarks/clusterings.py --robustness  # with outliers, and with a wrong K
 
 Ten seeds, starts by k-means++ and at random, K the number of classes. Figures are means over runs;
