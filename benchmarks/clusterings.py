@@ -2,7 +2,8 @@
 
 python benchmarks/clusterings.py               # K-Sil and its family against k-means
 python benchmarks/clusterings.py --schedules   # temperatures, and margins over k-means
-python benchmarks/clusterings.py --robustness  # with outliers, and with a wrong K
+python benchmarks/clusterings.py --robustness  # with outliers, and with a wrong K; --alone: K-Sil
+                                               # that is not held against k-means
 
 Ten seeds, starts by k-means++ and at random, K the number of classes. Figures are means over runs;
 shares count how often a clustering is at least as good as that of k-means, to 1e-9. Silhouettes are
@@ -190,8 +191,11 @@ def disturbed(X, y, share, replace, rng):
     return X, y, np.setdiff1d(np.arange(n), places)
 
 
-def drops(X, y, n_clusters, seeds):
+def drops(X, y, n_clusters, seeds, alone):
     """(kind, drop of ARI and NMI by k-means, by K-Sil) of every disturbance and run."""
+
+    def k_sil(n_clusters, **options):
+        return KSil(n_clusters, **options, **({"margin": None} if alone else {}))
 
     def agreement(model, centres, X, y, kept):
         labels = model(len(centres), init=centres, progress=False).fit(X).labels_
@@ -200,7 +204,7 @@ def drops(X, y, n_clusters, seeds):
 
     everything = np.arange(len(X))
     for init, seed, centres in runs_of(X, n_clusters, seeds):
-        clean = [agreement(model, centres, X, y, everything) for model in (KMeans, KSil)]
+        clean = [agreement(model, centres, X, y, everything) for model in (KMeans, k_sil)]
         rng = np.random.default_rng(seed)
         cases = []
         for share in OUTLIERS:
@@ -213,17 +217,17 @@ def drops(X, y, n_clusters, seeds):
                 other = start(X, n_clusters + off, init, seed)
                 cases.append((f"K off by {off:+}", X, y, everything, other))
         for kind, Z, classes, kept, first in cases:
-            found = [agreement(model, first, Z, classes, kept) for model in (KMeans, KSil)]
+            found = [agreement(model, first, Z, classes, kept) for model in (KMeans, k_sil)]
             yield kind, clean[0] - found[0], clean[1] - found[1]
 
 
-def robustness(data, seeds: int) -> list[dict]:
+def robustness(data, seeds: int, alone: bool) -> list[dict]:
     """How often K-Sil loses no more agreement with the classes than k-means does."""
     rows = []
     for name, (X, y, n_clusters) in data.items():
         if len(X) > EXACT_UP_TO:
             continue
-        for kind, plain, ours in drops(X, y, n_clusters, seeds):
+        for kind, plain, ours in drops(X, y, n_clusters, seeds, alone):
             rows.append(
                 {"data": name, "kind": kind, "kmeans": plain.tolist(), "ksil": ours.tolist()}
             )
@@ -277,6 +281,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--schedules", action="store_true")
     parser.add_argument("--robustness", action="store_true")
+    parser.add_argument("--alone", action="store_true", help="K-Sil with margin=None")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--data", nargs="*", help="names of data sets; all of them")
     parser.add_argument("--json", type=Path)
@@ -289,7 +294,7 @@ if __name__ == "__main__":
     if arguments.schedules:
         result = schedules(data, arguments.seeds)
     elif arguments.robustness:
-        result = robustness(data, arguments.seeds)
+        result = robustness(data, arguments.seeds, arguments.alone)
     else:
         result = family(data, arguments.seeds)
     if arguments.json:

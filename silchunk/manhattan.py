@@ -96,18 +96,15 @@ class ClusterSums:
 
 @dataclass(frozen=True)
 class _Add:
-    """Task on threads: adds distances in ``features`` to groups [start, stop) of clusters."""
+    """Task on threads: adds distances in ``features`` to a group of clusters, [start, stop)."""
 
     clusters: _Clusters
     features: _SortedFeatures
     groups: Block
 
     def __call__(self, start: int, stop: int) -> None:
-        for group in range(start, stop):
-            self._add(group * kernels.GROUP, self.groups[group])
-
-    def _add(self, first: int, sums: Block) -> None:
         clusters, features = self.clusters, self.features
+        group = self.groups[start // kernels.GROUP]
         for k in range(len(features.values)):
             kernels.add_feature(
                 features.values[k],
@@ -117,8 +114,8 @@ class _Add:
                 clusters.sizes,
                 features.medians[k],
                 features.totals[k],
-                first,
-                sums,
+                start,
+                group,
             )
 
 
@@ -180,7 +177,8 @@ def manhattan_sums(
         features = _room(last - first, clusters, points.dtype)
         each = [(feature, feature + 1) for feature in range(first, last)]
         run(_Sort(points, clusters, features, first), each, f"{label}, sorting")
-        run(_Add(clusters, features, groups), ranges(len(groups), 1), f"{label}, adding")
+        each = ranges(n_clusters, kernels.GROUP)
+        run(_Add(clusters, features, groups), each, f"{label}, adding")
         del features  # before the next ones take as much
     return ClusterSums(groups, n_clusters)
 

@@ -45,7 +45,7 @@ HELD_VALUES = 1 << 16
 BINS_BYTES = 3 * 256 * 5 * 8
 # Rows of a table of sizes that are summed in one task; sums do not depend on anything else.
 TABLE_ROWS = 8192
-# Numbers that a pass of a centroid algorithm sums beside the features: N_FACTS of its kernel.
+# Numbers that a pass of a centroid algorithm sums for each centre, beside the features.
 CENTRE_FACTS = 6
 
 

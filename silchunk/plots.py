@@ -305,10 +305,8 @@ def plot_ksil_history(
     if not history:
         raise InputError("the history has no iterations to draw.")
     if objective is None:
-        rules = getattr(estimator_or_history, "_rules", None)
-        objective = "macro" if rules is None else rules().objective
-        if getattr(estimator_or_history, "algorithm_", None) == "k-means":
-            objective = "inertia"
+        kept_by = getattr(estimator_or_history, "_kept_by", None)
+        objective = "macro" if kept_by is None else kept_by()
     if objective not in ("macro", "micro", "inertia"):
         raise InputError(f"objective must be 'macro', 'micro' or 'inertia'; got {objective!r}.")
     ax = _axes(ax)

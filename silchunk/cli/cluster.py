@@ -143,7 +143,7 @@ def cluster(
     ] = None,
     alone: Annotated[
         bool,
-        typer.Option("--alone", help="K-Sil without k-means before it: half of the time."),
+        typer.Option("--alone", help="K-Sil without k-means before it."),
     ] = False,
     n_neighbors: Annotated[
         int | None,
@@ -303,7 +303,7 @@ def _facts(src: str, algorithm: str, estimator: Any, seconds: float) -> dict[str
     objective = getattr(estimator, "objective", "macro")
     first = estimator.history_[0]
     # Whether K-Sil was held against k-means.
-    compared = getattr(estimator, "margin", None) is not None and estimator.temperature > 0
+    compared = estimator._reference() is not None
     return {
         "source": src,
         "algorithm": algorithm,

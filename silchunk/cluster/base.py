@@ -101,6 +101,10 @@ class CentroidClusterer(
         """What is run from each start before."""
         return None
 
+    def _kept_by(self) -> str:
+        """The objective by which the centres of a fit were kept in their run."""
+        return self._rules().objective
+
     def _weigher(self) -> Weigher | None:
         """Weights of points beside those given."""
         return None

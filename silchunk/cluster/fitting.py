@@ -79,7 +79,7 @@ class Fitted:
     labels: Vector
     found: PassResult
     history: list[Iteration]
-    by_reference: bool = False
+    by_reference: bool
 
 
 class Weigher(Protocol):
@@ -194,37 +194,40 @@ def fit(
         own = turns[turn]
         first = kept.first
         if first is None:
+            # Each start has a seed of its own, so that none depends on how many went before.
             random = np.random.default_rng([seed, nth_start])
             first = initial_centres(job, weighed, n_clusters, start.init, random)
             kept = replace(kept, first=first)
         state = kept.state or State(first, own.temperature.start, best=first)
         keep = partial(_keep, checkpoint, callback, replace(kept, run=run))
         iterate(job, weighed, state, own, labels, keep, reweigh)
+        # Where the last iteration has moved the centres to has not been looked at yet.
         found = _labelled(job, weighed, state.centres, own, labels)
         ended = Run(state.centres, own.rank(found), state.history)
         if state.best_rank.above(ended.rank):
             ended, found = Run(state.best, state.best_rank, state.history), None
-        last_turn = own is turns[-1]
-        so_far = kept.best if last_turn else kept.reference
+        of_reference = own is not turns[-1]
+        so_far = kept.reference if of_reference else kept.best
         if so_far is not None and not ended.rank.above(so_far.rank):
-            ended, found = so_far, None
-        kept = replace(kept, run=run + 1, state=None)
-        kept = (
-            replace(kept, best=ended, first=None) if last_turn else replace(kept, reference=ended)
-        )
+            found = None
+        elif reference is not None and of_reference:
+            found = found or _labelled(job, weighed, ended.centres, own, labels)
+            kept = replace(kept, reference=ended, bar=reference.bar(found, rules.objective))
+        else:
+            kept = replace(kept, best=ended)
+        kept = replace(kept, run=run + 1, state=None, first=first if of_reference else None)
         if checkpoint is not None:
             checkpoint.write(kept)
-    best, plain = kept.best, kept.reference
-    assert best is not None
-    if reference is not None and plain is not None:
-        found = _labelled(job, weighed, plain.centres, rules, labels)
-        _warn_of_few_copies(points, found)
-        if not best.rank.above(reference.bar(found, rules.objective)):
-            return Fitted(plain.centres, labels[0].whole(), found, plain.history, by_reference=True)
-        found = None
+    chosen = kept.best
+    assert chosen is not None
+    by_reference = kept.bar is not None and not chosen.rank.above(kept.bar)
+    if by_reference and kept.reference is not None:
+        chosen, found = kept.reference, None
     if found is None or weighed is not points:
-        found = _labelled(job, points, best.centres, rules, labels)
-    return Fitted(best.centres, labels[0].whole(), found, best.history)
+        found = _labelled(job, points, chosen.centres, rules, labels)
+    if reference is not None:
+        _warn_of_few_copies(points, found)
+    return Fitted(chosen.centres, labels[0].whole(), found, chosen.history, by_reference)
 
 
 def _warn_of_few_copies(points: Points, found: PassResult) -> None:

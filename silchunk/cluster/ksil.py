@@ -45,8 +45,7 @@ class KSil(CentroidClusterer):
     margin : float or None
         k-means runs from each start first. Its best centres are kept unless K-Sil's have a larger
         objective, by more than so many standard errors of it: less may be chance. (Fewer clusters
-        that are empty, or below ``min_cluster_size``, count before all.) None: K-Sil alone, in
-        about half of the time.
+        that are empty, or below ``min_cluster_size``, count before all.) None: K-Sil alone.
     init, n_init, max_iter, tol, min_cluster_size, random_state, memory, scheduler, progress, \
     checkpoint, callback
         As in `KMeans`.
@@ -151,6 +150,9 @@ class KSil(CentroidClusterer):
     def _keep(self, fitted: Fitted) -> None:
         super()._keep(fitted)
         self.algorithm_ = "k-means" if fitted.by_reference else "K-Sil"
+
+    def _kept_by(self) -> str:
+        return super()._kept_by() if self.algorithm_ == "K-Sil" else "inertia"
 
     def _limits(self) -> tuple[float, float]:
         if self.temperature_range is not None:

@@ -17,6 +17,7 @@ from silchunk.cluster.points import PointBlock, Points, Vector
 from silchunk.errors import InputError
 from silchunk.kernels import lloyd as kernel
 from silchunk.kernels.blocks import ROWS
+from silchunk.plan import CENTRE_FACTS
 from silchunk.prepare import Job
 from silchunk.rows import Block
 from silchunk.sums import AlignedSum, Node
@@ -102,7 +103,7 @@ class Sums:
     """What points are added to."""
 
     def __init__(self, shape: tuple[int, int], n_farthest: int) -> None:
-        self.totals = np.zeros((shape[0], shape[1] + kernel.N_FACTS))
+        self.totals = np.zeros((shape[0], shape[1] + CENTRE_FACTS))
         self.farthest = np.full(n_farthest, -1.0)
         self.farthest_rows = np.full(n_farthest, -1)
 

@@ -48,6 +48,7 @@ class Progress:
     state: State | None = None  # its own; None: it has not begun
     best: Run | None = None  # the best one that has ended
     reference: Run | None = None  # and of those that it is held against
+    bar: Rank | None = None  # what the best has to exceed, or the reference is kept
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ class Checkpoint:
             facts["run"],
             arrays.get("first"),
             _state(arrays, facts["state"]),
-            *(_run(arrays, facts[name], name) for name in RUNS),
+            bar=None if facts["bar"] is None else Rank(*facts["bar"]),
+            **{name: _run(arrays, facts[name], name) for name in RUNS},
         )
 
     def write(self, progress: Progress) -> None:
@@ -102,6 +104,7 @@ class Checkpoint:
             "header": dict(self.header),
             "seed": progress.seed,
             "run": progress.run,
+            "bar": progress.bar,
         }
         arrays: dict[str, Block] = {} if progress.first is None else {"first": progress.first}
         facts["state"] = _facts_of_state(progress.state, arrays)

@@ -33,10 +33,10 @@ from silchunk.kernels.ranking import (
     two_squares,
 )
 from silchunk.kernels.vectors import LANES
+from silchunk.plan import CENTRE_FACTS
 
 # Columns of ``totals`` after the d sums of differences to the shift.
-WEIGHT, POINTS, SILHOUETTE, SQUARED_SILHOUETTE, INERTIA, MEMBERS = range(6)
-N_FACTS = 6
+WEIGHT, POINTS, SILHOUETTE, SQUARED_SILHOUETTE, INERTIA, MEMBERS = range(CENTRE_FACTS)
 
 
 class Errors(NamedTuple):
@@ -294,8 +294,8 @@ def reduce_block(
         distances or, where ``squared``, of squared ones; s = 0 where both are 0 or there is but one
         centre.
     before, labels : (r,) int32, labels to compare with, and those to be filled in
-    totals : (K, d + N_FACTS) float64, added to: sums of weighted differences to ``shift``, and of
-        weights, points, silhouettes and their squares, squared distances, and members that count
+    totals : (K, d + CENTRE_FACTS) float64, added to: sums of weighted differences to ``shift``, and
+        of weights, points, silhouettes and their squares, squared distances, and members that count
     farthest, farthest_rows : (F,), a heap of the largest squared distances and their rows
 
     Returns
