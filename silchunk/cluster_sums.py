@@ -10,8 +10,7 @@ import numpy as np
 
 from silchunk.buffers import borrowed
 from silchunk.errors import InputError
-from silchunk.kernels import silhouette as kernel
-from silchunk.kernels.pair_sums import add_distances
+from silchunk.kernels import pair_sums, segments, silhouette
 from silchunk.metric_kinds import DifferenceMetric, Metric
 from silchunk.panels import FromPoints, PanelSource, PointPanels
 from silchunk.plan import TILE_COLUMNS, ranges
@@ -48,7 +47,7 @@ class RowSilhouettes:
     def __call__(self, start: int, stop: int) -> Block:
         rows, codes = self._rows(start, stop)
         kept = np.flatnonzero(codes >= 0)
-        out = kernel.empty_result(len(rows))
+        out = silhouette.empty_result(len(rows))
         if len(kept):
             out[kept] = silhouettes_of(self._sums(rows[kept]), codes[kept], self.totals)
         return out
@@ -59,11 +58,11 @@ class RowSilhouettes:
         for tile in labelled_tiles(self.panels, self.codes, rows):
             place = sums[tile.rows]
             if self.sample_weight is None:
-                kernel.add_rows(tile.distances, tile.clusters, tile.edges, place)
+                segments.add_rows(tile.distances, tile.clusters, tile.edges, place)
                 continue
             low, high = int(tile.columns.min()), int(tile.columns.max()) + 1
             weights = self.sample_weight[low:high][tile.columns - low]
-            kernel.add_weighted_rows(tile.distances, weights, tile.clusters, tile.edges, place)
+            segments.add_weighted_rows(tile.distances, weights, tile.clusters, tile.edges, place)
         return sums
 
     def _rows(self, start: int, stop: int) -> tuple[Vector, Vector]:
@@ -89,8 +88,8 @@ def silhouettes_of(sums: Block, codes: Vector, totals: Vector) -> Block:
     together = np.flatnonzero((codes >= 0) & (totals[codes] > 1))
     own = codes[together]
     means[together, own] = sums[together, own] / (totals[own] - 1)
-    out = kernel.empty_result(len(sums))
-    kernel.silhouettes(means, codes.astype(np.int64), totals, out)
+    out = silhouette.empty_result(len(sums))
+    silhouette.silhouettes(means, codes.astype(np.int64), totals, out)
     return out
 
 
@@ -168,7 +167,7 @@ class _SquareSums:
     ) -> None:
         """Add the distances to the points of a block; a point's to itself is 0 as it is formed."""
         rows, columns = self._rows, self._metric.columns(block)
-        add_distances(
+        pair_sums.add_distances(
             rows.values,
             columns.values,
             rows.source,
@@ -205,7 +204,7 @@ class _TileSums:
                 if square:
                     diagonal = np.arange(shape[0])
                     distances[diagonal, first + diagonal] = 0
-                kernel.add_both(distances, column_edges, edges, by_row, first, by_column)
+                segments.add_both(distances, column_edges, edges, by_row, first, by_column)
 
 
 def most_clusters_of_a_panel(sizes: Vector) -> int:

@@ -22,7 +22,7 @@ from silchunk.engine import Scheduler
 from silchunk.errors import InputError
 from silchunk.kernels import dunn as kernel
 from silchunk.kernels.centroids import sums_to_clusters
-from silchunk.kernels.silhouette import add_rows
+from silchunk.kernels.segments import add_rows
 from silchunk.labelled_jobs import labelled_job
 from silchunk.labels import Labels
 from silchunk.metrics import canonical_name

@@ -17,7 +17,8 @@ from silchunk.bound_jobs import optimiser_bytes
 from silchunk.buffers import borrowed
 from silchunk.cluster_sums import silhouettes_of
 from silchunk.constraints import FixedSizes, SizeRange
-from silchunk.kernels import silhouette as kernel
+from silchunk.kernels import segments
+from silchunk.kernels.silhouette import S
 from silchunk.labels import Labels
 from silchunk.panels import PanelSource
 from silchunk.plan import LEAF_ROWS, SCIKIT_LEARN_BYTES, TABLE_ROWS, Plan, ranges
@@ -78,9 +79,9 @@ class Labelings:
             for first, last in ranges(m, step):
                 few = sorted_rows[: last - first]
                 np.take(rows[first:last], order, axis=1, out=few, mode="clip")
-                kernel.add_rows(few, clusters, edges, sums[first:last])
+                segments.add_rows(few, clusters, edges, sums[first:last])
             codes = self.codes[j, start : start + m].astype(np.int64)
-            out[:, j] = silhouettes_of(sums, codes, sizes.astype(np.float64))[:, kernel.S]
+            out[:, j] = silhouettes_of(sums, codes, sizes.astype(np.float64))[:, S]
 
 
 @dataclass(frozen=True)
