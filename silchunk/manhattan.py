@@ -1,8 +1,8 @@
 """Sums of Manhattan distances by cluster, exact, without computing a single distance.
 
-Each feature is sorted once; along the sorted coordinates a cluster's sum is a matter of counting:
-see `silchunk.kernels.manhattan`. Features are taken a few at a time, so that what is held of them
-does not grow with their number.
+Each feature is sorted once; along the sorted coordinates a cluster's sums are a broken line: see
+`silchunk.kernels.manhattan`. Features are taken a few at a time, so that what is held of them does
+not grow with their number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from silchunk import engine
-from silchunk.kernels import manhattan as kernels
+from silchunk.kernels import manhattan as kernel
 from silchunk.plan import PanelRange, ranges
 from silchunk.progress import Progress
 from silchunk.rows import Block, RowSource, float_dtype
@@ -22,26 +22,24 @@ Vector = np.ndarray[Any, np.dtype[Any]]
 
 # Features that are held sorted at once, unless more threads sort them. Sums do not depend on it.
 FEATURES = 4
-
-
-@dataclass(frozen=True)
-class _Clusters:
-    """Who belongs where."""
-
-    codes: Vector  # (n,)
-    kept: Vector  # (m,) points that have a cluster, ascending
-    weights: Vector | None  # (n,) float64
-    sizes: Vector  # (K,) float64, numbers of points or sums of weights
+# Numbers for each point that are held of a sorted feature.
+SORTED = 3
 
 
 @dataclass(frozen=True)
 class _SortedFeatures:
-    """Room for some features, each sorted, with what its clusters have in it."""
+    """Room for some features, each sorted."""
 
-    values: Block  # (f, m), ascending
-    orders: Block  # (f, m), the points that they are of
-    medians: Block  # (f, K)
-    totals: Block  # (f, K), as in `silchunk.kernels.manhattan.find_medians`
+    columns: Block  # (f, n), as they are
+    ascending: Block  # (f, n) float64
+    ranks: Block  # (f, n), place of each point among the ascending
+
+    @classmethod
+    def room(cls, features: int, n: int, dtype: np.dtype[Any]) -> _SortedFeatures:
+        """For so many features of n points."""
+        shape = features, n
+        columns = np.empty(shape, float_dtype(dtype))
+        return cls(columns, np.empty(shape), np.empty(shape, np.intp))
 
 
 @dataclass(frozen=True)
@@ -49,86 +47,64 @@ class _Sort:
     """Task on threads: sorts features [start, stop) into the room for those from ``first`` on."""
 
     points: RowSource
-    clusters: _Clusters
     room: _SortedFeatures
     first: int
 
     def __call__(self, start: int, stop: int) -> None:
-        clusters, room = self.clusters, self.room
+        n = self.points.shape[0]
         for feature in range(start, stop):
-            column = self.points.rows(0, len(clusters.codes), slice(feature, feature + 1))[:, 0]
-            column = column[clusters.kept]
-            ascending = np.argsort(column)
             k = feature - self.first
-            room.values[k] = column[ascending]
-            room.orders[k] = clusters.kept[ascending]
-            kernels.find_medians(
-                room.values[k],
-                room.orders[k],
-                clusters.codes,
-                clusters.weights,
-                clusters.sizes,
-                room.medians[k],
-                room.totals[k],
-            )
-
-
-@dataclass(frozen=True)
-class ClusterSums:
-    """Sums of distances from n points to K clusters, held a group of clusters after the other:
-    points come in any order, and what is added to lies close together, no other thread's between.
-
-    Attributes
-    ----------
-    groups : (⌈K / GROUP⌉, n, GROUP) float64
-    n_clusters : int
-        K; what is beyond the last of them is zero.
-    """
-
-    groups: Block
-    n_clusters: int
-
-    def rows(self, start: int, stop: int) -> Block:
-        """Sums of points [start, stop), (stop - start, K)."""
-        by_point = self.groups[:, start:stop].swapaxes(0, 1).reshape(stop - start, -1)
-        return by_point[:, : self.n_clusters]
+            column = self.room.columns[k]
+            column[:] = self.points.rows(0, n, slice(feature, feature + 1))[:, 0]
+            order = np.argsort(column)
+            self.room.ascending[k] = column[order]
+            self.room.ranks[k][order] = np.arange(n)
 
 
 @dataclass(frozen=True)
 class _Add:
-    """Task on threads: adds distances in ``features`` to a group of clusters, [start, stop)."""
+    """Task on threads: adds distances in ``features`` to the sums of clusters [start, stop)."""
 
-    clusters: _Clusters
     features: _SortedFeatures
-    groups: Block
+    order: Vector  # (m,) points, cluster by cluster
+    edges: Vector  # (K + 1,)
+    weights: Vector | None  # (n,) float64
+    sums: Block  # (K, n)
 
     def __call__(self, start: int, stop: int) -> None:
-        clusters, features = self.clusters, self.features
-        group = self.groups[start // kernels.GROUP]
-        for k in range(len(features.values)):
-            kernels.add_feature(
-                features.values[k],
-                features.orders[k],
-                clusters.codes,
-                clusters.weights,
-                clusters.sizes,
-                features.medians[k],
-                features.totals[k],
-                start,
-                group,
-            )
+        features = self.features
+        along, of_points = np.empty((2, self.sums.shape[1]))
+        for c in range(start, stop):
+            members = self.order[self.edges[c] : self.edges[c + 1]]
+            if not len(members):
+                continue
+            for column, ascending, ranks in zip(
+                features.columns, features.ascending, features.ranks, strict=True
+            ):
+                values, weights = self._sorted(column[members], members)
+                kernel.distances_along(ascending, values, weights, along)
+                # Ranks are in range; with "clip" they are taken straight into place.
+                np.take(along, ranks, out=of_points, mode="clip")
+                self.sums[c] += of_points
+
+    def _sorted(self, values: Vector, members: Vector) -> tuple[Vector, Vector | None]:
+        """Coordinates of a cluster in float64, ascending, and the weights of their points."""
+        if self.weights is None:
+            return np.sort(values).astype(np.float64), None
+        ascending = np.argsort(values)
+        return values[ascending].astype(np.float64), self.weights[members[ascending]]
 
 
 def manhattan_sums(
     points: RowSource,
-    codes: Vector,
-    n_clusters: int,
+    order: Vector,
+    edges: Vector,
     *,
     where: engine.Executor,
     sample_weight: Vector | None = None,
     concurrency: int | None = None,
     progress: Progress = False,
-) -> ClusterSums:
+) -> Block:
     """Sums of Manhattan distances from each point to each cluster.
 
     Takes O(n d (log n + K)) time and `manhattan_bytes` of memory, and reads each column once. The
@@ -139,10 +115,10 @@ def manhattan_sums(
     ----------
     points : RowSource of shape (n, d)
         Finite, and held in memory: columns are read one by one.
-    codes : (n,) integers
-        Cluster of each point, from 0 to K - 1; points with a negative one count for nothing.
-    n_clusters : int
-        K.
+    order : (m,) integers
+        Points that have a cluster, cluster by cluster.
+    edges : (K + 1,) integers
+        Cluster c has the points ``order[edges[c] : edges[c + 1]]``.
     where : Executor
         Of this process: tasks write into arrays that they share.
     sample_weight : (n,) float64, optional
@@ -152,14 +128,13 @@ def manhattan_sums(
 
     Returns
     -------
-    ClusterSums
-        Those of points that have no cluster are zero. Sums above 2¹⁰²² may come out as infinity or
-        NaN.
+    (K, n) float64
+        Sums above 2¹⁰²² may come out as infinity or NaN.
     """
     assert not where.distributed
     n, d = points.shape
-    clusters = _clusters(codes, n_clusters, sample_weight)
-    groups = np.zeros((-(-n_clusters // kernels.GROUP), n, kernels.GROUP))
+    n_clusters = len(edges) - 1
+    sums = np.zeros((n_clusters, n))
 
     def run(task: engine.Task, panels: list[PanelRange], label: str) -> None:
         engine.map_panels(
@@ -172,59 +147,28 @@ def manhattan_sums(
             label=label,
         )
 
-    for first, last in ranges(d, max(FEATURES, concurrency or 1)):
+    held = min(d, max(FEATURES, concurrency or 1))
+    room = _SortedFeatures.room(held, n, points.dtype)
+    for first, last in ranges(d, held):
         label = f"features {first + 1:,} to {last:,} of {d:,}"
-        features = _room(last - first, clusters, points.dtype)
+        few = last - first
+        features = _SortedFeatures(room.columns[:few], room.ascending[:few], room.ranks[:few])
         each = [(feature, feature + 1) for feature in range(first, last)]
-        run(_Sort(points, clusters, features, first), each, f"{label}, sorting")
-        each = ranges(n_clusters, kernels.GROUP)
-        run(_Add(clusters, features, groups), each, f"{label}, adding")
-        del features  # before the next ones take as much
-    return ClusterSums(groups, n_clusters)
+        run(_Sort(points, features, first), each, f"{label}, sorting")
+        task = _Add(features, order, edges, sample_weight, sums)
+        run(task, [(c, c + 1) for c in range(n_clusters)], f"{label}, adding")
+    return sums
 
 
-def manhattan_bytes(n: int, d: int, n_clusters: int, itemsize: int, threads: int) -> int:
-    """Bytes that `manhattan_sums` holds at most beyond points, codes and weights.
-
-    Parameters
-    ----------
-    n, d, n_clusters : int
-    itemsize : int
-        Bytes of a coordinate: 4 for float32, else 8.
-    threads : int
-        Tasks at once.
-    """
-    index = _index_dtype(n).itemsize
-    features = min(d, max(FEATURES, threads))
-    groups = -(-n_clusters // kernels.GROUP)
-    kept = n * index
-    counting = n * (4 + 8 + 8)  # codes, the same as numpy counts them, and weights
-    sums = 8 * n * groups * kernels.GROUP
-    room = features * (n * (itemsize + index) + 16 * n_clusters)
-    # A column as it is read, what is kept of it, sorted; and the order, twice.
-    sorting = min(threads, features) * (n * (3 * itemsize + 8 + index) + 9 * n_clusters)
-    adding = min(threads, groups) * 8 * kernels.GROUP * n_clusters
-    return kept + max(counting, sums + room + max(sorting, adding))
+def manhattan_bytes(n: int, n_clusters: int, features: int) -> int:
+    """Bytes that `manhattan_sums` holds throughout, beyond points, their order and weights."""
+    return 8 * n * n_clusters + features * 8 * n * SORTED
 
 
-def _clusters(codes: Vector, n_clusters: int, weights: Vector | None) -> _Clusters:
-    kept = np.flatnonzero(codes >= 0).astype(_index_dtype(len(codes)))
-    sizes = np.bincount(
-        codes[kept], None if weights is None else weights[kept], minlength=n_clusters
-    )
-    return _Clusters(codes, kept, weights, sizes.astype(np.float64))
-
-
-def _room(features: int, clusters: _Clusters, dtype: np.dtype[Any]) -> _SortedFeatures:
-    each_point = features, len(clusters.kept)
-    each_cluster = features, len(clusters.sizes)
-    return _SortedFeatures(
-        np.empty(each_point, float_dtype(dtype)),
-        np.empty(each_point, clusters.kept.dtype),
-        np.zeros(each_cluster),
-        np.zeros(each_cluster),
-    )
-
-
-def _index_dtype(n: int) -> np.dtype[Any]:
-    return np.dtype(np.int32 if n <= np.iinfo(np.int32).max else np.int64)
+def manhattan_task_bytes(n: int, largest: int) -> int:
+    """Bytes that one of its tasks takes, where the largest cluster has so many points."""
+    sorting = 4 * n  # a column as it is read and as it is sorted; the order, and places in it
+    # Sums along a feature and those on one side, coordinates the other way, sums of the points; of
+    # a cluster's points the coordinates, distances and weights that make up its line.
+    adding = 4 * n + 11 * largest
+    return 8 * max(sorting, adding)

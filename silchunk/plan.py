@@ -12,7 +12,8 @@ from silchunk.errors import OverBudgetError
 # The rows [start, stop) of one task.
 PanelRange = tuple[int, int]
 
-# Interpreter, NumPy, numba compiling kernels, Dask, Zarr: measured by tests/test_memory.py.
+# Interpreter, NumPy, Dask, Zarr, measured by tests/test_memory.py; and numba compiling kernels.
+UNCOMPILED_BYTES = 96 << 20
 RUNTIME_BYTES = 232 << 20
 # scikit-learn and scipy, loaded for metrics that come from them.
 SCIKIT_LEARN_BYTES = 96 << 20

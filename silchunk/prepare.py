@@ -6,6 +6,7 @@ the same keywords and refuse the same mistakes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,7 +70,8 @@ class Needs:
     row_results: int = 1  # as in `plan_panels`
     result_bytes: int = 0  # of results that are held throughout
     table_columns: int = 0  # numbers per point that may lie in a file where they are many
-    runtime_bytes: int = 0  # of libraries that are loaded for it
+    compiled: bool = True  # whether it takes kernels that numba compiles
+    runtime_bytes: int = 0  # of further libraries that are loaded for it
     sampled_rows: int | None = None  # as in `plan_panels`
     clusters: int = 0  # as in `plan_panels`
     panel_rows: int | None = None  # as in `plan_panels`, where it has to be just so
@@ -225,7 +227,8 @@ def prepared(
             sampled_rows=needs.sampled_rows,
             clusters=needs.clusters,
             centres=needs.centres,
-            runtime_bytes=plan.RUNTIME_BYTES + _extra_runtime(name) + needs.runtime_bytes,
+            runtime_bytes=needs.runtime_bytes
+            + _runtime_bytes(name, compiled=needs.compiled or where.distributed),
         )
         if isinstance(source, DaskRows):
             source = source.computed(scratch, held_bytes if held else 0)
@@ -338,9 +341,12 @@ def _certificate(panels: PanelSource, arguments: Arguments, name: str) -> tuple[
     return proven, "points"
 
 
-def _extra_runtime(name: str) -> int:
+def _runtime_bytes(name: str, *, compiled: bool) -> int:
+    """Of the libraries that a metric takes, and of numba where something is compiled, or was in
+    this process before."""
+    least = plan.RUNTIME_BYTES if compiled or "numba" in sys.modules else plan.UNCOMPILED_BYTES
     core = name in metrics.CORE_METRICS or name == "precomputed"
-    return 0 if core else plan.SCIKIT_LEARN_BYTES
+    return least if core else least + plan.SCIKIT_LEARN_BYTES
 
 
 def _point_panels(

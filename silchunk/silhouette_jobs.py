@@ -24,7 +24,13 @@ from silchunk.cluster_sums import (
 from silchunk.draws import draw_stratified
 from silchunk.errors import InputError, OverBudgetError
 from silchunk.labels import Labels, check_number_of_clusters, read_labels
-from silchunk.manhattan import FEATURES, manhattan_bytes, manhattan_sums
+from silchunk.manhattan import (
+    FEATURES,
+    SORTED,
+    manhattan_bytes,
+    manhattan_sums,
+    manhattan_task_bytes,
+)
 from silchunk.panels import PointPanels
 from silchunk.plan import ranges
 from silchunk.prepare import Arguments, Job, Needs, metric_of, prepared
@@ -247,29 +253,33 @@ class ByCoordinates:
     """Manhattan distances feature by feature, in O(nd (log n + K)); holds the points in RAM."""
 
     def needs(self, n: int, clusters: Clusters) -> Needs:
-        n_clusters = clusters.labels.n_clusters
-        held = manhattan_bytes(n, FEATURES, n_clusters, itemsize=8, threads=0)
+        labels = clusters.labels
+        held = manhattan_bytes(n, labels.n_clusters, FEATURES)
+        in_task = manhattan_task_bytes(n, int(labels.sizes.max()))
         return Needs(
-            outputs=7,  # what sorting a feature takes, and what is sorted
-            result_bytes=held + 8 * n * RESULTS + _label_bytes(n, clusters),
+            outputs=SORTED + -(-in_task // (8 * n)),  # where more features are sorted at once, too
+            result_bytes=held + 8 * n + _label_bytes(n, clusters),  # with the order of the points
             table_columns=RESULTS,
-            clusters=n_clusters,
+            clusters=labels.n_clusters,
             point_copies=1,
+            compiled=False,
         )
 
     def run(self, job: Job, clusters: Clusters) -> None:
+        labels = clusters.labels
         sums = manhattan_sums(
             in_memory(job.source),
-            clusters.labels.codes,
-            clusters.labels.n_clusters,
+            labels.order(),
+            np.concatenate([[0], np.cumsum(labels.sizes)]),
             where=job.where,
             sample_weight=clusters.sample_weight,
             concurrency=job.plan.concurrency,
             progress=job.progress,
         )
         for a, b in ranges(job.n, REDUCED_POINTS):
-            codes = clusters.labels.codes[a:b]
-            job.table.append(silhouettes_of(sums.rows(a, b), codes, clusters.totals))
+            some, codes = np.ascontiguousarray(sums[:, a:b].T), labels.codes[a:b]
+            some[codes < 0] = 0.0  # left out, however far away
+            job.table.append(silhouettes_of(some, codes, clusters.totals))
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import subprocess
 import sys
 import threading
 import types
@@ -302,8 +303,6 @@ def test_a_cluster_that_loses_its_workers_does_not_hang(monkeypatch):
 
 
 def test_importing_starts_nothing_and_stays_light():
-    import subprocess
-
     code = (
         "import sys, silchunk, threading; silchunk.silhouette_bounds; "
         "heavy = {'distributed', 'matplotlib', 'pandas', 'sklearn'} & set(sys.modules); "
@@ -311,3 +310,27 @@ def test_importing_starts_nothing_and_stays_light():
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     assert silchunk.__version__
+
+
+def test_kernels_are_loaded_when_they_are_used():
+    from silchunk import kernels
+
+    assert not hasattr(kernels, "_nothing")
+    with pytest.raises(AttributeError, match=r"'silchunk.kernels' has no attribute 'nothing'"):
+        kernels.nothing  # noqa: B018 (the access is what is tested)
+
+
+@pytest.mark.parametrize(
+    ("job", "compiled"),
+    [
+        ("silchunk.silhouette_table(X, labels, metric='manhattan')", False),
+        ("silchunk.compare_labels(labels, labels[::-1])", False),
+        ("silchunk.silhouette_table(X, labels)", True),
+    ],
+)
+def test_what_needs_no_compiled_kernel_does_without_numba(job, compiled):
+    code = (
+        "import sys, numpy as np, silchunk; X = np.arange(40.0).reshape(20, 2) ** 2; "
+        f"labels = np.arange(20) % 3; {job}; assert ('numba' in sys.modules) == {compiled}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -75,6 +75,10 @@ elif job == "import":
 elif job == "index":
     import numpy as np
     silchunk.davies_bouldin_score(source, np.arange(400_000) % 20, **options)
+elif job == "silhouettes":
+    import numpy as np
+    X = np.load(source)
+    silchunk.silhouette_table(X, np.arange(len(X)) % 12 + 3, **options)
 else:
     D = silchunk.silhouette_upper_bound(source, **options)
 lines = open("/proc/self/status").read().splitlines()
@@ -95,6 +99,10 @@ print(json.dumps([peak, max(p.peak_bytes for p in planned), planned[0].budget_by
         ("bound", "long_d.zarr", "300MiB", {}),
         ("index", "remembered.zarr", "400MiB", {}),
         ("index", "remembered.zarr", "290MiB", {}),
+        ("silhouettes", "small.npy", "512MiB", {"metric": "manhattan"}),
+        ("silhouettes", "longer.npy", "512MiB", {"metric": "manhattan"}),
+        ("silhouettes", "longer.npy", "150MiB", {"metric": "manhattan"}),
+        ("silhouettes", "longer.npy", "300MiB", {"metric": "euclidean"}),
     ],
 )
 def test_stores_keep_to_their_plans(job, source, memory, options, points):
