@@ -2,13 +2,15 @@
 
 A task borrows a buffer for a panel and gives it back; the engine drops them all when its job is
 done. As many exist as tasks run at once. Smaller arrays come from the C library, which keeps some
-of what is freed for the next ones: by default, and not where Dask has told it otherwise.
+of what is freed for the next ones: how much depends on what was freed before, and on workers Dask
+has told it to keep nothing.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ TRIM_VARIABLE, MMAP_VARIABLE = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_
 # largest values that they then take, and the smallest.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 LARGEST_TRIM, LARGEST_MMAP, SMALLEST_MMAP = 64 << 20, 32 << 20, 128 << 10
+# More than the C library's head of a block, and what fills its last page.
+ALLOCATED_BESIDE = 8 << 10
 
 _free: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
 _lock = threading.Lock()
@@ -44,6 +48,16 @@ def borrowed(
     finally:
         with _lock:
             _free.append(buffer)
+
+
+def raise_thresholds() -> None:
+    """Have the C library keep up to LARGEST_TRIM of freed memory, as it does from when a block of
+    almost LARGEST_MMAP is freed; where somebody has set its thresholds, these stay."""
+    if sys.platform != "linux":
+        return
+    library = ctypes.CDLL(None)
+    library.malloc.restype, library.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+    library.free(library.malloc(ctypes.c_size_t(LARGEST_MMAP - ALLOCATED_BESIDE)))  # untouched
 
 
 def keep_pages() -> None:

@@ -39,10 +39,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def counted(**environment):
+def counted(script=FAULTS, **environment):
     others = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     done = subprocess.run(
-        [sys.executable, "-c", FAULTS],
+        [sys.executable, "-c", script],
         env={**others, **environment},
         check=True,
         capture_output=True,
@@ -75,3 +75,38 @@ def test_a_threshold_of_ones_own_is_set_again():
     assert kept < 1_000
     # Below that threshold, and above the heap's end: trimmed, as before.
     assert abs(after - before) < 5_000
+
+
+MANY = """
+import resource
+import numpy as np
+from silchunk import buffers
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        some = [np.ones(1 << 17) for _ in range(8)]
+        del some
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults()
+found = [faults()]
+buffers.raise_thresholds()
+faults()
+found.append(faults())
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print([*found, int(peak) >> 10])
+"""
+
+
+def test_thresholds_do_not_depend_on_what_was_freed_before():
+    before, after, peak = counted(MANY)
+    assert before > 10_000  # twice the largest array that was freed is kept: two of eight
+    assert after < 1_000
+    assert peak < 60  # MiB, with NumPy and Dask
+
+
+def test_thresholds_that_somebody_has_set_stay():
+    before, after, _ = counted(MANY, MALLOC_TRIM_THRESHOLD_="65536")
+    assert before > 10_000
+    assert abs(after - before) < 1_000

@@ -209,6 +209,7 @@ def map_panels(
     with reporting(progress, label) as advance:
         inbox = Inbox(consume, len(panels), advance, ordered)
         if where.client is None:
+            buffers.raise_thresholds()
             try:
                 _run_locally(attempt, panels, inbox, where.scheduler, running)
             finally:
