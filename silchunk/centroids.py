@@ -126,8 +126,7 @@ class CentroidSums:
     """Panel task: exact silhouettes, by sums of squared Euclidean distances to clusters or, from
     moments of directions, of cosine distances.
 
-    Results are (r, 4) as `silchunk.kernels.silhouette.silhouettes` leaves them: NaN in rows of
-    points that are left out.
+    Results are those of `silchunk.kernels.silhouette.silhouettes`.
     """
 
     points: RowSource
@@ -137,7 +136,7 @@ class CentroidSums:
     def __call__(self, start: int, stop: int) -> Block:
         of = self.moments
         factors = of.weights / 2 if of.directions else of.weights
-        out = silhouette.empty_result(stop - start)
+        out = np.empty((stop - start, 4))
         for part, block, codes in _row_blocks(self.points, self.codes, start, stop, of.directions):
             sums = np.empty((len(block), len(of.weights)))
             kernel.sums_to_clusters(block, of.means, of.spreads, factors, sums)
@@ -163,13 +162,15 @@ class CentroidDistances:
         cosine = self.metric == "cosine"
         nothing = np.zeros(len(self.weights))
         factors = np.full(len(self.weights), 0.5 if cosine else 1.0)
-        out = silhouette.empty_result(stop - start)
+        out = np.empty((stop - start, 4))
         for part, block, codes in _row_blocks(self.points, self.codes, start, stop, cosine):
             distances = np.empty((len(block), len(self.weights)))
             kernel.sums_to_clusters(block, self.centroids, nothing, factors, distances)
             if self.metric == "euclidean":
                 np.sqrt(distances, out=distances)
-            silhouette.silhouettes(distances, codes, self.weights, out[part])
+            own = np.maximum(codes, 0)
+            within = np.where(self.weights[own] > 1, distances[np.arange(len(own)), own], np.nan)
+            out[part] = silhouette.silhouettes(distances, within, codes)
         return out
 
 

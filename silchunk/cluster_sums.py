@@ -47,7 +47,7 @@ class RowSilhouettes:
     def __call__(self, start: int, stop: int) -> Block:
         rows, codes = self._rows(start, stop)
         kept = np.flatnonzero(codes >= 0)
-        out = silhouette.empty_result(len(rows))
+        out = np.full((len(rows), 4), np.nan)
         if len(kept):
             out[kept] = silhouettes_of(self._sums(rows[kept]), codes[kept], self.totals)
         return out
@@ -84,13 +84,10 @@ def silhouettes_of(sums: Block, codes: Vector, totals: Vector) -> Block:
     """
     if not np.isfinite(sums).all():
         raise InputError("sums of distances are too large for float64. Divide X by a power of ten.")
-    means = sums / totals
-    together = np.flatnonzero((codes >= 0) & (totals[codes] > 1))
-    own = codes[together]
-    means[together, own] = sums[together, own] / (totals[own] - 1)
-    out = silhouette.empty_result(len(sums))
-    silhouette.silhouettes(means, codes.astype(np.int64), totals, out)
-    return out
+    others = np.where(totals > 1, totals - 1, np.nan)
+    own = np.maximum(codes, 0)
+    within = sums[np.arange(len(sums)), own] / others[own]
+    return silhouette.silhouettes(sums / totals, within, codes)
 
 
 class PairSums(NamedTuple):

@@ -18,34 +18,29 @@ Block = np.ndarray[Any, np.dtype[Any]]
 A, B, S, NEAREST = range(4)
 
 
-def silhouettes(means: Block, codes: Block, weights: Block, out: Block) -> None:
+def silhouettes(means: Block, within: Block, codes: Block) -> Block:
     """Reduce mean distances to silhouettes.
 
     Parameters
     ----------
-    means : (r, K) float64, of a point to each cluster; to the others of its own
+    means : (r, K) float64, of a point to each cluster; its own is not looked at
         Overwritten.
-    codes : (r,) int64, own cluster of each point; negative where it is left out
-    weights : (K,) float64, number of points of each cluster, or sum of their weights
-    out : (r, 4) float64, filled with a (NaN where the point is alone), b, s and the nearest other
-        cluster, the first of equals; NaN throughout for points that are left out
+    within : (r,) float64, of a point to the others of its own cluster; NaN where it is alone
+    codes : (r,) integers, own cluster of each point; negative where it is left out
+
+    Returns
+    -------
+    (r, 4) float64
+        a (NaN where the point is alone), b, s and the nearest other cluster, the first of equals;
+        NaN throughout for points that are left out.
     """
     points = np.arange(len(means))
-    own = np.maximum(codes, 0)
-    within = means[points, own]
-    means[points, own] = np.inf
+    means[points, np.maximum(codes, 0)] = np.inf
     nearest = means.argmin(axis=1)
     least = means[points, nearest]
     larger = np.maximum(within, least)
-    together = weights[own] > 1.0
-    out[:, A] = np.where(together, within, np.nan)
-    out[:, B] = least
-    out[:, S] = 0.0
-    np.divide(least - within, larger, out=out[:, S], where=together & (larger > 0.0))
-    out[:, NEAREST] = nearest
+    out = np.empty((len(means), 4))
+    out[:, A], out[:, B], out[:, S], out[:, NEAREST] = within, least, 0.0, nearest
+    np.divide(least - within, larger, out=out[:, S], where=larger > 0.0)
     out[codes < 0] = np.nan
-
-
-def empty_result(n: int) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Room for the silhouettes of n points, NaN for those that are left out."""
-    return np.full((n, 4), np.nan)
+    return out
