@@ -24,4 +24,6 @@ class _Kernels:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        return getattr(import_module(self._name), attribute)
+        found = getattr(import_module(self._name), attribute)
+        setattr(self, attribute, found)  # from now on as fast as in the module itself
+        return found
