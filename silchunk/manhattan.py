@@ -16,30 +16,27 @@ from silchunk import engine
 from silchunk.kernels import manhattan as kernel
 from silchunk.plan import PanelRange, ranges
 from silchunk.progress import Progress
-from silchunk.rows import Block, RowSource, float_dtype
+from silchunk.rows import Block, RowSource
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
 # Features that are held sorted at once, unless more threads sort them. Sums do not depend on it.
 FEATURES = 4
 # Numbers for each point that are held of a sorted feature.
-SORTED = 3
+SORTED = 2
 
 
 @dataclass(frozen=True)
 class _SortedFeatures:
     """Room for some features, each sorted."""
 
-    columns: Block  # (f, n), as they are
     ascending: Block  # (f, n) float64
-    ranks: Block  # (f, n), place of each point among the ascending
+    places: Block  # (f, n), those of the points among the ascending
 
     @classmethod
-    def room(cls, features: int, n: int, dtype: np.dtype[Any]) -> _SortedFeatures:
+    def room(cls, features: int, n: int) -> _SortedFeatures:
         """For so many features of n points."""
-        shape = features, n
-        columns = np.empty(shape, float_dtype(dtype))
-        return cls(columns, np.empty(shape), np.empty(shape, np.intp))
+        return cls(np.empty((features, n)), np.empty((features, n), np.intp))
 
 
 @dataclass(frozen=True)
@@ -54,11 +51,10 @@ class _Sort:
         n = self.points.shape[0]
         for feature in range(start, stop):
             k = feature - self.first
-            column = self.room.columns[k]
-            column[:] = self.points.rows(0, n, slice(feature, feature + 1))[:, 0]
+            column = self.points.rows(0, n, slice(feature, feature + 1))[:, 0]
             order = np.argsort(column)
             self.room.ascending[k] = column[order]
-            self.room.ranks[k][order] = np.arange(n)
+            self.room.places[k][order] = np.arange(n)
 
 
 @dataclass(frozen=True)
@@ -78,21 +74,19 @@ class _Add:
             members = self.order[self.edges[c] : self.edges[c + 1]]
             if not len(members):
                 continue
-            for column, ascending, ranks in zip(
-                features.columns, features.ascending, features.ranks, strict=True
-            ):
-                values, weights = self._sorted(column[members], members)
-                kernel.distances_along(ascending, values, weights, along)
-                # Ranks are in range; with "clip" they are taken straight into place.
-                np.take(along, ranks, out=of_points, mode="clip")
+            for ascending, places in zip(features.ascending, features.places, strict=True):
+                own, weights = self._sorted(places[members], members)
+                kernel.distances_along(ascending, own, weights, along)
+                # Places are in range; with "clip" what is taken is written straight to its place.
+                np.take(along, places, out=of_points, mode="clip")
                 self.sums[c] += of_points
 
-    def _sorted(self, values: Vector, members: Vector) -> tuple[Vector, Vector | None]:
-        """Coordinates of a cluster in float64, ascending, and the weights of their points."""
+    def _sorted(self, places: Vector, members: Vector) -> tuple[Vector, Vector | None]:
+        """Places of a cluster's points, ascending, and the weights of these points."""
         if self.weights is None:
-            return np.sort(values).astype(np.float64), None
-        ascending = np.argsort(values)
-        return values[ascending].astype(np.float64), self.weights[members[ascending]]
+            return np.sort(places), None
+        ascending = np.argsort(places)
+        return places[ascending], self.weights[members[ascending]]
 
 
 def manhattan_sums(
@@ -148,11 +142,11 @@ def manhattan_sums(
         )
 
     held = min(d, max(FEATURES, concurrency or 1))
-    room = _SortedFeatures.room(held, n, points.dtype)
+    room = _SortedFeatures.room(held, n)
     for first, last in ranges(d, held):
         label = f"features {first + 1:,} to {last:,} of {d:,}"
         few = last - first
-        features = _SortedFeatures(room.columns[:few], room.ascending[:few], room.ranks[:few])
+        features = _SortedFeatures(room.ascending[:few], room.places[:few])
         each = [(feature, feature + 1) for feature in range(first, last)]
         run(_Sort(points, features, first), each, f"{label}, sorting")
         task = _Add(features, order, edges, sample_weight, sums)
@@ -168,7 +162,7 @@ def manhattan_bytes(n: int, n_clusters: int, features: int) -> int:
 def manhattan_task_bytes(n: int, largest: int) -> int:
     """Bytes that one of its tasks takes, where the largest cluster has so many points."""
     sorting = 4 * n  # a column as it is read and as it is sorted; the order, and places in it
-    # Sums along a feature and those on one side, coordinates the other way, sums of the points; of
-    # a cluster's points the coordinates, distances and weights that make up its line.
-    adding = 4 * n + 11 * largest
+    # Sums along a feature, those of the points, and what is repeated; of a cluster's points their
+    # places, coordinates and weights, and what makes up its line.
+    adding = 3 * n + 13 * largest
     return 8 * max(sorting, adding)
