@@ -36,7 +36,8 @@ def labelled_job(
         check_number_of_clusters(known)
         found.append(known)
         needs = needs_of(n, known)
-        return replace(needs, result_bytes=needs.result_bytes + known.codes.nbytes)
+        held = needs.result_bytes + known.codes.nbytes
+        return replace(needs, result_bytes=held, labels=labels)
 
     with prepared(X, arguments, needs_of=needs_of_points) as job:
         yield job, found[-1], job.shared(found[-1].codes, "codes")

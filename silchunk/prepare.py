@@ -25,6 +25,8 @@ from silchunk.panels import FromPoints, MatrixPanels, PanelSource, PointPanels
 from silchunk.plan import PanelRange
 from silchunk.points import as_rows
 from silchunk.progress import Progress
+from silchunk.readers import libraries_of
+from silchunk.readers.libraries import BYTES
 from silchunk.row_table import RowTable
 from silchunk.rows import (
     DaskRows,
@@ -72,6 +74,7 @@ class Needs:
     table_columns: int = 0  # numbers per point that may lie in a file where they are many
     compiled: bool = True  # whether it takes kernels that numba compiles
     runtime_bytes: int = 0  # of further libraries that are loaded for it
+    labels: Any = None  # as they are given: a library may be loaded to read them
     sampled_rows: int | None = None  # as in `plan_panels`
     clusters: int = 0  # as in `plan_panels`
     panel_rows: int | None = None  # as in `plan_panels`, where it has to be just so
@@ -228,7 +231,8 @@ def prepared(
             clusters=needs.clusters,
             centres=needs.centres,
             runtime_bytes=needs.runtime_bytes
-            + _runtime_bytes(name, compiled=needs.compiled or where.distributed),
+            + _runtime_bytes(name, compiled=needs.compiled or where.distributed)
+            + sum(BYTES[library] for library in libraries_of(X) | libraries_of(needs.labels)),
         )
         if isinstance(source, DaskRows):
             source = source.computed(scratch, held_bytes if held else 0)

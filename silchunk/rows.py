@@ -106,6 +106,7 @@ class NpyRows:
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     relative_error: float = 0.0  # of distances, as they were stored where they were copied from
+    read_with: str = ""  # the library that read them, where they were copied from another file
 
     @property
     def chunk_rows(self) -> int:

@@ -154,7 +154,7 @@ def started(stack: ExitStack, X: Any, arguments: Arguments, asked: Asked) -> tup
         def needs_of(n: int, way: Way = way) -> Needs:
             if not known:
                 known.append(clusters_of(asked, n))
-            return way.needs(n, known[0])
+            return replace(way.needs(n, known[0]), labels=asked.labels)
 
         try:
             job = stack.enter_context(prepared(X, arguments, needs_of=needs_of))

@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv, parquet
 
 from silchunk import OverBudgetError, build_distances, silhouette_upper_bound
 
@@ -52,6 +54,11 @@ def points(tmp_path_factory):
     zarr.create_array(folder / "long.zarr", data=np.load(folder / "long.npy"), chunks=(5_000, 8))
     many = rng.standard_normal((400_000, 48), dtype=np.float32)
     zarr.create_array(folder / "remembered.zarr", data=many, chunks=(10_000, 48))
+    table = pa.table({f"c{i}": column for i, column in enumerate(np.load(folder / "long.npy").T)})
+    csv.write_csv(table, folder / "long.csv")
+    parquet.write_table(table, folder / "long.parquet")
+    kinds = pa.table({"kind": (np.arange(40_000) % 12).astype(str)})
+    csv.write_csv(kinds, folder / "kinds.csv")
     build_distances(folder / "long.npy", folder / "long_d.zarr")
     # Compiled once, as on any machine where silchunk has run before.
     for dtype in ("float32", "float64"):
@@ -77,8 +84,9 @@ elif job == "index":
     silchunk.davies_bouldin_score(source, np.arange(400_000) % 20, **options)
 elif job == "silhouettes":
     import numpy as np
-    X = np.load(source)
-    silchunk.silhouette_table(X, np.arange(len(X)) % 12 + 3, **options)
+    labels = options.pop("labels", None)
+    X = np.load(source) if source.endswith("npy") else source
+    silchunk.silhouette_table(X, np.arange(len(X)) % 12 if labels is None else labels, **options)
 else:
     D = silchunk.silhouette_upper_bound(source, **options)
 lines = open("/proc/self/status").read().splitlines()
@@ -103,6 +111,9 @@ print(json.dumps([peak, max(p.peak_bytes for p in planned), planned[0].budget_by
         ("silhouettes", "longer.npy", "512MiB", {"metric": "manhattan"}),
         ("silhouettes", "longer.npy", "150MiB", {"metric": "manhattan"}),
         ("silhouettes", "longer.npy", "300MiB", {"metric": "euclidean"}),
+        ("silhouettes", "longer.npy", "400MiB", {"labels": "kinds.csv", "metric": "manhattan"}),
+        ("build", "long.csv", "380MiB", {}),
+        ("bound", "long.parquet", "380MiB", {}),
     ],
 )
 def test_stores_keep_to_their_plans(job, source, memory, options, points):

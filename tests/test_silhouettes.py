@@ -163,6 +163,8 @@ def test_the_way_that_suits_is_taken(metric, n_clusters, taken, monkeypatch):
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
 def test_small_memory_takes_another_way_to_the_same(metric, monkeypatch):
+    import numba  # noqa: F401 (where it is there, every plan counts it)
+
     X, labels = blobs(6000, 2, 30)
     found = ways_taken(monkeypatch)
     much = samples(X, labels, metric, memory="4GiB")

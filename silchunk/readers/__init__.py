@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from silchunk.errors import InputError
 from silchunk.rows import Block, RowSource
@@ -29,6 +29,8 @@ ENDINGS = {
     ".h5ad": "hdf5",
 }
 TABLES = ("delimited", "parquet")
+# The library that reads a kind of file.
+LIBRARIES = {"delimited": "pyarrow", "parquet": "pyarrow", "hdf5": "h5py"}
 
 
 def kind_of(path: str) -> str | None:
@@ -45,6 +47,18 @@ def split(path: str) -> tuple[str, str | None]:
         if os.path.exists(path[:place]):
             return path[:place], path[place + 1 :]
     return path, None
+
+
+def libraries_of(X: Any) -> set[str]:
+    """Names of the libraries that reading ``X``, points or labels, has loaded or will load."""
+    while isinstance(X, (str, RowSource)) and hasattr(X, "source"):
+        X = X.source  # rows of other rows; or a path that was opened
+    name: str | None = None
+    if isinstance(X, (str, os.PathLike)):
+        name = LIBRARIES.get(kind_of(split(os.fspath(X))[0]) or "")
+    elif isinstance(X, RowSource):
+        name = getattr(X, "read_with", None)
+    return {name} if name else set()
 
 
 def file_rows(

@@ -26,6 +26,7 @@ class Hdf5Rows:
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     chunk_rows: int
+    read_with: str = "h5py"
 
     @property
     def resident_bytes(self) -> int:

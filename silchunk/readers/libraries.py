@@ -9,6 +9,8 @@ from silchunk.errors import InputError
 
 # The extra that installs each.
 EXTRAS = {"pyarrow": "table", "h5py": "hdf5"}
+# Memory that each takes: pyarrow with pandas, which it loads where that is installed.
+BYTES = {"pyarrow": 96 << 20, "h5py": 16 << 20}
 
 
 def needed(module: str, described: str) -> Any:

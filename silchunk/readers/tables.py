@@ -103,7 +103,7 @@ def feature_rows(
         bad.refuse(described, n)
         if columns is None:
             _warn_of_identifiers(chosen, counters.counting & (n > 2), described)
-        rows = NpyRows(str(path), (n, len(chosen)), dtype)
+        rows = NpyRows(str(path), (n, len(chosen)), dtype, read_with="pyarrow")
     owning(rows, folder)
     return rows
 
