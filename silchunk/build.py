@@ -21,7 +21,7 @@ from silchunk.errors import (
 )
 from silchunk.metric_kinds import PairwiseMetric
 from silchunk.panels import MatrixPanels, PanelSource, PointPanels
-from silchunk.prepare import Arguments, Job, Needs, prepared
+from silchunk.prepare import Arguments, Job, prepared
 from silchunk.progress import Progress
 from silchunk.provenance import (
     KeepBits,
@@ -180,13 +180,7 @@ def import_distances(
         condensed = condensed_rows(matrix, scratch, as_file=elsewhere)
         given = matrix if condensed is None else condensed
         rows = _panel_rows(target, overwrite)
-        with prepared(
-            given,
-            arguments,
-            needs_of=lambda n: Needs(compiled=False),
-            panel_copies=writing.PANEL_COPIES,
-            panel_rows=rows,
-        ) as job:
+        with prepared(given, arguments, panel_copies=writing.PANEL_COPIES, panel_rows=rows) as job:
             description = {
                 "metric": "precomputed",
                 "metric_params": {},

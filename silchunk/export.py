@@ -25,7 +25,7 @@ from silchunk.distances import DistanceMatrix, open_distances
 from silchunk.engine import Scheduler
 from silchunk.errors import InputError, OutputExistsError
 from silchunk.npy_files import map_npy
-from silchunk.prepare import Arguments, Needs, prepared
+from silchunk.prepare import Arguments, prepared
 from silchunk.progress import Progress
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def _new_array(store: Store, D: DistanceMatrix) -> zarr.Array[Any]:
 
 
 def _copy(D: DistanceMatrix, task: _CopyPanel, arguments: Arguments) -> None:
-    with prepared(D, arguments, needs_of=lambda n: Needs(compiled=False)) as job:
+    with prepared(D, arguments) as job:
         if not zarr_arrays.is_address(task.target):
             job.where.check_visible(task.target)
         step = D.layout.panel_rows

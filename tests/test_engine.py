@@ -312,12 +312,40 @@ def test_importing_starts_nothing_and_stays_light():
     assert silchunk.__version__
 
 
-def test_kernels_are_loaded_when_they_are_used():
+def test_kernels_have_the_names_of_their_modules():
     from silchunk import kernels
 
     assert not hasattr(kernels, "_nothing")
     with pytest.raises(AttributeError, match=r"'silchunk.kernels' has no attribute 'nothing'"):
         kernels.nothing  # noqa: B018 (the access is what is tested)
+
+
+LOADED_SIDE_BY_SIDE = """
+import copy, pkgutil, threading
+from silchunk import kernels
+unloaded = [getattr(kernels, module.name) for module in pkgutil.iter_modules(kernels.__path__)]
+copy.deepcopy(unloaded)
+barrier, failed = threading.Barrier(len(unloaded)), []
+
+def look(module):
+    barrier.wait()
+    try:
+        module.annotations  # which every module imports from __future__
+    except Exception as error:
+        failed.append(error)
+
+threads = [threading.Thread(target=look, args=[module]) for module in unloaded]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not failed, failed
+"""
+
+
+def test_threads_may_load_kernels_side_by_side():
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", LOADED_SIDE_BY_SIDE], check=True, timeout=120)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ class _Kernels:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):  # asked for by what copies or inspects
+            raise AttributeError(attribute)
         found = getattr(import_module(self._name), attribute)
         setattr(self, attribute, found)  # from now on as fast as in the module itself
         return found

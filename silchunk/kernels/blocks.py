@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba  # noqa: F401 (whole before parts of it: threads load kernels side by side)
 import numpy as np
 from llvmlite import binding, ir
 from numba.core import cgutils, config, types

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba  # noqa: F401 (whole before parts of it: threads load kernels side by side)
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
