@@ -24,8 +24,8 @@ TRIM_VARIABLE, MMAP_VARIABLE = "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_
 # largest values that they then take, and the smallest.
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 LARGEST_TRIM, LARGEST_MMAP, SMALLEST_MMAP = 64 << 20, 32 << 20, 128 << 10
-# More than the C library's head of a block, and what fills its last page.
-ALLOCATED_BESIDE = 8 << 10
+# Enough for tasks of a few mebibytes, and little beside what the interpreter takes.
+LEARNED_BYTES = 8 << 20
 
 _free: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
 _lock = threading.Lock()
@@ -51,13 +51,14 @@ def borrowed(
 
 
 def raise_thresholds() -> None:
-    """Have the C library keep up to LARGEST_TRIM of freed memory, as it does from when a block of
-    almost LARGEST_MMAP is freed; where somebody has set its thresholds, these stay."""
+    """Have the C library keep what the arrays of small tasks free, twice LEARNED_BYTES, as it does
+    from when a block of that length is freed: for good, in the whole process. Thresholds that are
+    higher already, or that somebody has set, stay."""
     if sys.platform != "linux":
         return
     library = ctypes.CDLL(None)
     library.malloc.restype, library.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
-    library.free(library.malloc(ctypes.c_size_t(LARGEST_MMAP - ALLOCATED_BESIDE)))  # untouched
+    library.free(library.malloc(ctypes.c_size_t(LEARNED_BYTES)))  # no page of it was touched
 
 
 def keep_pages() -> None:
