@@ -55,6 +55,10 @@ class Labels:
         order = np.argsort(self.codes, kind="stable")
         return order[len(order) - self.n_kept :]
 
+    def edges(self) -> Codes:
+        """(K + 1,) int64: where each cluster begins in `order`, and the last ends."""
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
     def without(self, left_out: Codes) -> Labels:
         """The same with further points left out; ``left_out`` is (n,) bool. Clusters that lose
         all of their points are gone."""

@@ -101,9 +101,9 @@ def manhattan_sums(
 ) -> Block:
     """Sums of Manhattan distances from each point to each cluster.
 
-    Takes O(n d (log n + K)) time and `manhattan_bytes` of memory, and reads each column once. The
-    sums have the same bits for any number of threads; how far they are off is told in
-    `silchunk.kernels.manhattan`.
+    Takes O(n d (log n + K)) time, and memory as `manhattan_bytes` and, for each thread,
+    `manhattan_task_bytes` say; reads each column once. The sums have the same bits for any number
+    of threads; how far they are off is told in `silchunk.kernels.manhattan`.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def manhattan_bytes(n: int, n_clusters: int, features: int) -> int:
 def manhattan_task_bytes(n: int, largest: int) -> int:
     """Bytes that one of its tasks takes, where the largest cluster has so many points."""
     sorting = 4 * n  # a column as it is read and as it is sorted; the order, and places in it
-    # Sums along a feature, those of the points, and what is repeated; of a cluster's points their
-    # places, coordinates and weights, and what makes up its line.
-    adding = 3 * n + 13 * largest
+    # Sums along a feature, those of the points, coordinates on one side and sums there; of a
+    # cluster's points their places, coordinates and weights, and what makes up its line.
+    adding = 4 * n + 9 * largest
     return 8 * max(sorting, adding)

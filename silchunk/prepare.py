@@ -40,6 +40,8 @@ from silchunk.rows import (
 
 Vector = np.ndarray[Any, np.dtype[Any]]
 
+# Each takes 50 MiB or more once it is loaded, and stays.
+LARGE_LIBRARIES = frozenset({"numba", "scipy", "sklearn", "pandas", "pyarrow"})
 # Input of up to this part of the budget is held in memory, so that it is read from disk once.
 HELD_SHARE = 8
 # Nor is it to take what tasks need where a budget is not much above what the libraries take.
@@ -188,7 +190,7 @@ def prepared(
     name = _metric_name(arguments, kept)  # as `metric_of` has it
     where = engine.executor(arguments.scheduler)
     budget = engine.byte_budget(arguments.memory, where)
-    held_bytes = _held_bytes(budget)
+    held_bytes = _held_bytes(budget - sum(BYTES[library] for library in libraries_of(X)))
     with scratch_folder(engine.scratch_parent()) as scratch, where.current():
         source = kept or as_rows(X)
         dtype = _panel_dtype(arguments, source, name)
@@ -198,6 +200,7 @@ def prepared(
         if n < least_points:
             raise InputError(f"X has {n} point; {least_points} are needed at least.")
         needs = needs_of(n)
+        reading = libraries_of(X) | libraries_of(needs.labels)
         # Held in memory: what is there already, and what is small enough to be read once.
         nbytes = n * width * 8
         held = nbytes <= held_bytes and not where.distributed
@@ -205,7 +208,8 @@ def prepared(
         remembered = 0
         if not held and needs.passes > 1 and _may_be_remembered(source, where):
             needed = n * (width * float_dtype(source.dtype).itemsize + 1)
-            remembered = needed if needed <= _rememberable_bytes(budget) else 0
+            libraries = sum(BYTES[library] for library in reading)
+            remembered = needed if needed <= _rememberable_bytes(budget - libraries) else 0
         input_bytes = max(source.resident_bytes, remembered, nbytes if held else 0)
         rows = n if needs.sampled_rows is None else needs.sampled_rows
         table_bytes = 8 * rows * needs.table_columns
@@ -231,8 +235,11 @@ def prepared(
             clusters=needs.clusters,
             centres=needs.centres,
             runtime_bytes=needs.runtime_bytes
-            + _runtime_bytes(name, compiled=needs.compiled or where.distributed)
-            + sum(BYTES[library] for library in libraries_of(X) | libraries_of(needs.labels)),
+            + _runtime_bytes(
+                name,
+                compiled=needs.compiled or where.distributed,
+                reading=reading,
+            ),
         )
         if isinstance(source, DaskRows):
             source = source.computed(scratch, held_bytes if held else 0)
@@ -345,12 +352,16 @@ def _certificate(panels: PanelSource, arguments: Arguments, name: str) -> tuple[
     return proven, "points"
 
 
-def _runtime_bytes(name: str, *, compiled: bool) -> int:
-    """Of the libraries that a metric takes, and of numba where something is compiled, or was in
-    this process before."""
-    least = plan.RUNTIME_BYTES if compiled or "numba" in sys.modules else plan.UNCOMPILED_BYTES
-    core = name in metrics.CORE_METRICS or name == "precomputed"
-    return least if core else least + plan.SCIKIT_LEARN_BYTES
+def _runtime_bytes(name: str, *, compiled: bool, reading: set[str]) -> int:
+    """Of the libraries that reading and a metric take, and of numba where something is compiled; as
+    much where this process has loaded a library as large for other reasons."""
+    others = LARGE_LIBRARIES & sys.modules.keys()
+    if "pyarrow" in reading:
+        others -= {"pyarrow", "pandas"}
+    found = plan.RUNTIME_BYTES if compiled or others else plan.UNCOMPILED_BYTES
+    if name not in metrics.CORE_METRICS and name != "precomputed":
+        found += plan.SCIKIT_LEARN_BYTES
+    return found + sum(BYTES[library] for library in reading)
 
 
 def _point_panels(

@@ -231,7 +231,6 @@ class ByPairs:
         points: RowSource = reordered(job.panels.points, order)
         if job.where.distributed:
             points = copy_to_npy(points, job.scratch / "ordered.npy")
-        edges = np.concatenate([[0], np.cumsum(labels.sizes)])
         sums = np.zeros((labels.n_clusters, len(order)))
 
         def add(index: int, pairs: PairSums) -> None:
@@ -240,7 +239,7 @@ class ByPairs:
             sums[:, start:stop] += pairs.by_row
             sums[pairs.clusters, stop:] += pairs.by_column
 
-        task = SumPairs(replace(job.panels, points=points), edges)
+        task = SumPairs(replace(job.panels, points=points), labels.edges())
         job.map(task, add, "silhouettes", ranges(len(order), PAIR_ROWS))
         place = np.zeros(job.n, np.int64)  # of points that are left out, anywhere
         place[order] = np.arange(len(order))
@@ -256,9 +255,12 @@ class ByCoordinates:
         labels = clusters.labels
         held = manhattan_bytes(n, labels.n_clusters, FEATURES)
         in_task = manhattan_task_bytes(n, int(labels.sizes.max()))
+        weights = 0 if clusters.sample_weight is None else 8 * n
         return Needs(
-            outputs=SORTED + -(-in_task // (8 * n)),  # where more features are sorted at once, too
-            result_bytes=held + 8 * n + _label_bytes(n, clusters),  # with the order of the points
+            # What a task takes, and the feature that is held for it where tasks outnumber FEATURES.
+            outputs=SORTED + -(-in_task // (8 * n)),
+            # The points' order, and which of them have a cluster, and weights of these.
+            result_bytes=held + 16 * n + weights + _label_bytes(n, clusters),
             table_columns=RESULTS,
             clusters=labels.n_clusters,
             point_copies=1,
@@ -266,20 +268,24 @@ class ByCoordinates:
         )
 
     def run(self, job: Job, clusters: Clusters) -> None:
-        labels = clusters.labels
+        labels, weights = clusters.labels, clusters.sample_weight
+        kept = np.flatnonzero(labels.codes >= 0)
+        # Points that are left out, however far away, are not among the coordinates.
+        everything = len(kept) == job.n
         sums = manhattan_sums(
-            in_memory(job.source),
-            labels.order(),
-            np.concatenate([[0], np.cumsum(labels.sizes)]),
+            in_memory(job.source) if everything else reordered(job.source, kept),
+            np.argsort(labels.codes[kept], kind="stable"),
+            labels.edges(),
             where=job.where,
-            sample_weight=clusters.sample_weight,
+            sample_weight=weights if everything or weights is None else weights[kept],
             concurrency=job.plan.concurrency,
             progress=job.progress,
         )
         for a, b in ranges(job.n, REDUCED_POINTS):
-            some, codes = np.ascontiguousarray(sums[:, a:b].T), labels.codes[a:b]
-            some[codes < 0] = 0.0  # left out, however far away
-            job.table.append(silhouettes_of(some, codes, clusters.totals))
+            of_kept = slice(*np.searchsorted(kept, [a, b]))
+            some = np.zeros((b - a, labels.n_clusters))
+            some[kept[of_kept] - a] = sums[:, of_kept].T
+            job.table.append(silhouettes_of(some, labels.codes[a:b], clusters.totals))
 
 
 @dataclass(frozen=True)

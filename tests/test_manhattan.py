@@ -254,17 +254,17 @@ def test_progress_names_the_features():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("d", "n_clusters", "workers"), [(1, 1, 1), (1, 9, 3), (3, 2, 2), (33, 2, 2), (20, 30, 4)]
+    ("d", "n_clusters", "workers", "share"),
+    [(1, 1, 1, 1.0), (1, 20, 1, 0.05), (3, 2, 2, 0.5), (33, 2, 2, 0.9), (20, 30, 4, 0.6)],
 )
-def test_memory_is_as_planned(d, n_clusters, workers, dtype):
-    n = 40_000
-    X = points("normal", n, d, 0).astype(dtype)
-    codes = random_codes(n, n_clusters, 0)
-    codes[: n // 2] = 0  # the largest cluster is much larger than others
+def test_memory_is_as_planned(d, n_clusters, workers, share, dtype):
+    n = 400_000 // d
+    X = np.sort(points("normal", n, d, 0), axis=0).astype(dtype)
+    codes = np.arange(n) // -(-n // n_clusters)  # of which the last lies beyond all others
+    codes[: int(share * n)] = 0
     weights = np.ones(n)
     with dask.config.set(num_workers=workers):
         where = engine.executor("threads")
-        sums_of(X[:50], codes[:50], n_clusters, where, sample_weight=weights)  # compiles
         tracemalloc.start()
         try:
             sums_of(X, codes, n_clusters, where, sample_weight=weights)
@@ -273,7 +273,7 @@ def test_memory_is_as_planned(d, n_clusters, workers, dtype):
             tracemalloc.stop()
     held = manhattan_bytes(n, n_clusters, min(d, max(FEATURES, workers)))
     task = manhattan_task_bytes(n, int(np.bincount(codes).max()))
-    small_objects = 1 << 20  # of Python and Dask, whatever n
+    small_objects = 1 << 19  # of Python and Dask, whatever n
     order = 8 * n
     assert peak < order + held + min(workers, max(d, n_clusters)) * task + small_objects
     assert peak > (order + held + task) / 2  # threads may take turns

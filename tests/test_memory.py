@@ -127,7 +127,34 @@ def test_stores_keep_to_their_plans(job, source, memory, options, points):
     )
     peak, planned, budget = json.loads(done.stdout)
     assert peak <= planned <= budget
-    assert planned <= 2 * peak
+    # What numba would take is planned for imports, too: chunks that are read side by side need it.
+    assert planned <= 2 * peak or job == "import"
+
+
+TWO_JOBS = """
+import numpy as np
+import silchunk
+from silchunk import plan
+planned = []
+made = plan.plan_panels
+plan.plan_panels = lambda **options: planned.append(made(**options)) or planned[-1]
+
+def peak(n, memory):
+    open("/proc/self/clear_refs", "w").write("5")
+    labels = np.arange(n) % 12
+    X = np.random.default_rng(0).standard_normal((n, 8), dtype=np.float32)
+    silchunk.silhouette_score(X, labels, metric="manhattan", memory=memory)
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+
+peak(400_000, "1GiB")
+assert peak(5_000, "150MiB") <= planned[-1].peak_bytes
+"""
+
+
+@pytest.mark.slow
+def test_a_small_job_after_a_large_one_keeps_to_its_plan():
+    subprocess.run([sys.executable, "-c", TWO_JOBS], check=True, timeout=300)
 
 
 @pytest.mark.slow

@@ -173,6 +173,17 @@ def test_small_memory_takes_another_way_to_the_same(metric, monkeypatch):
     np.testing.assert_allclose(little, much, rtol=0, atol=1e-12)
 
 
+def test_a_point_of_weight_zero_may_be_anywhere():
+    X, labels = blobs(600, 2, 2)
+    weights = np.full(600, 1e10)
+    expected = samples(X, labels, "manhattan", sample_weight=weights)
+    X[17], weights[17] = 1e299, 0
+    found = samples(X, labels, "manhattan", sample_weight=weights)
+    assert np.isnan(found[17])
+    there = np.arange(600) != 17
+    np.testing.assert_allclose(found[there], expected[there], rtol=0, atol=0.01)  # one point less
+
+
 @pytest.mark.parametrize("metric", METRICS)
 def test_the_same_bits_in_any_schedule(metric):
     X, labels = blobs(1300, 3, 6)

@@ -9,10 +9,12 @@ is a broken line: it is least at m and bends at each x_j, from where on its slop
 lies behind less what lies ahead. So it is known everywhere once it is known at the cluster's own
 coordinates, and these sums are added up from the median outwards.
 
-All that is added is positive, and lines are followed outwards: nothing cancels, however far the
-points lie from the origin or from each other. Over d features a sum is off by less than
-(2 N + d + 10) u of itself, with weights (8 N + d + 12) u, u = 2⁻⁵³ and N the number of points in
-the cluster; far less than that as a rule.
+Nothing cancels, however far the points lie from the origin or from each other: lines are followed
+outwards, so that all that is added to a sum is positive. Slopes are differences, of the weight W of
+all and twice what lies behind: exact without weights, and with them off by a few N u of W; but
+W |x - m| is at most twice the sum at x. Over d features a sum is off by less than (2 N + d + 10) u
+of itself, with weights (8 N + d + 12) u, u = 2⁻⁵³ and N the number of points in the cluster, unless
+it underflows; far less than that as a rule.
 """
 
 from __future__ import annotations
@@ -46,9 +48,14 @@ def distances_along(ascending: Block, places: Block, weights: Block | None, out:
     # Lines end where the coordinates do.
     bends = np.concatenate([ascending[:1], members, ascending[-1:]])
     rises = np.abs(slopes) * np.diff(bends)
-    rightwards = np.cumsum(np.append(least, rises[middle + 1 :]))
-    leftwards = np.cumsum(np.append(least, rises[: middle + 1][::-1]))
-    first = places[middle]
-    out[first:] = np.interp(ascending[first:], bends[middle + 1 :], rightwards)
-    left, bends = -ascending[:first][::-1], -bends[: middle + 2][::-1]
-    out[:first] = np.interp(left, bends, leftwards)[::-1]
+    at, first = middle + 1, places[middle]  # the median, among the bends and the coordinates
+    out[first:] = _outwards(ascending[first:], bends[at:], least, rises[at:])
+    mirrored = -ascending[:first][::-1], -bends[: at + 1][::-1]
+    out[:first] = _outwards(*mirrored, least, rises[:at][::-1])[::-1]
+
+
+def _outwards(coordinates: Block, bends: Block, least: float, rises: Block) -> Block:
+    """Sums at ascending coordinates along a line that bends at ``bends``, ascending, from where it
+    is ``least`` on, and that rises by so much from each bend to the next."""
+    found: Block = np.interp(coordinates, bends, np.cumsum(np.append(least, rises)))
+    return found

@@ -24,7 +24,6 @@ def silhouettes(means: Block, within: Block, codes: Block) -> Block:
     Parameters
     ----------
     means : (r, K) float64, of a point to each cluster; its own is not looked at
-        Overwritten.
     within : (r,) float64, of a point to the others of its own cluster; NaN where it is alone
     codes : (r,) integers, own cluster of each point; negative where it is left out
 
@@ -35,9 +34,10 @@ def silhouettes(means: Block, within: Block, codes: Block) -> Block:
         NaN throughout for points that are left out.
     """
     points = np.arange(len(means))
-    means[points, np.maximum(codes, 0)] = np.inf
-    nearest = means.argmin(axis=1)
-    least = means[points, nearest]
+    others = means.copy()
+    others[points, np.maximum(codes, 0)] = np.inf
+    nearest = others.argmin(axis=1)
+    least = others[points, nearest]
     larger = np.maximum(within, least)
     out = np.empty((len(means), 4))
     out[:, A], out[:, B], out[:, S], out[:, NEAREST] = within, least, 0.0, nearest
