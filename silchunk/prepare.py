@@ -26,7 +26,7 @@ from silchunk.plan import PanelRange
 from silchunk.points import as_rows
 from silchunk.progress import Progress
 from silchunk.readers import libraries_of
-from silchunk.readers.libraries import BYTES
+from silchunk.readers.libraries import bytes_of
 from silchunk.row_table import RowTable
 from silchunk.rows import (
     DaskRows,
@@ -190,7 +190,7 @@ def prepared(
     name = _metric_name(arguments, kept)  # as `metric_of` has it
     where = engine.executor(arguments.scheduler)
     budget = engine.byte_budget(arguments.memory, where)
-    held_bytes = _held_bytes(budget - sum(BYTES[library] for library in libraries_of(X)))
+    held_bytes = _held_bytes(budget - bytes_of(libraries_of(X)))
     with scratch_folder(engine.scratch_parent()) as scratch, where.current():
         source = kept or as_rows(X)
         dtype = _panel_dtype(arguments, source, name)
@@ -208,8 +208,8 @@ def prepared(
         remembered = 0
         if not held and needs.passes > 1 and _may_be_remembered(source, where):
             needed = n * (width * float_dtype(source.dtype).itemsize + 1)
-            libraries = sum(BYTES[library] for library in reading)
-            remembered = needed if needed <= _rememberable_bytes(budget - libraries) else 0
+            most = _rememberable_bytes(budget - bytes_of(reading))
+            remembered = needed if needed <= most else 0
         input_bytes = max(source.resident_bytes, remembered, nbytes if held else 0)
         rows = n if needs.sampled_rows is None else needs.sampled_rows
         table_bytes = 8 * rows * needs.table_columns
@@ -235,11 +235,7 @@ def prepared(
             clusters=needs.clusters,
             centres=needs.centres,
             runtime_bytes=needs.runtime_bytes
-            + _runtime_bytes(
-                name,
-                compiled=needs.compiled or where.distributed,
-                reading=reading,
-            ),
+            + _runtime_bytes(name, compiled=needs.compiled or where.distributed, reading=reading),
         )
         if isinstance(source, DaskRows):
             source = source.computed(scratch, held_bytes if held else 0)
@@ -287,7 +283,7 @@ def prepared(
 def _held_bytes(budget: int) -> int:
     """What of the input, and of a table of results, may be held in memory."""
     beyond_libraries = max(0, budget - plan.RUNTIME_BYTES)
-    return min(budget // HELD_SHARE, beyond_libraries // HELD_SHARE_BEYOND)
+    return min(max(0, budget) // HELD_SHARE, beyond_libraries // HELD_SHARE_BEYOND)
 
 
 def _rememberable_bytes(budget: int) -> int:
@@ -361,7 +357,7 @@ def _runtime_bytes(name: str, *, compiled: bool, reading: set[str]) -> int:
     found = plan.RUNTIME_BYTES if compiled or others else plan.UNCOMPILED_BYTES
     if name not in metrics.CORE_METRICS and name != "precomputed":
         found += plan.SCIKIT_LEARN_BYTES
-    return found + sum(BYTES[library] for library in reading)
+    return found + bytes_of(reading)
 
 
 def _point_panels(

@@ -1,7 +1,7 @@
 """Loops over blocks in memory: no Dask, no Zarr, no input or output.
 
 A module of kernels is loaded when something of it is first used: most are compiled by numba, which
-takes half a second and over 100 MiB to be there at all, and much of what silchunk does needs none.
+takes time and much memory to be there at all, and not all that silchunk does needs one of these.
 """
 
 from importlib import import_module

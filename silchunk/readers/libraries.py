@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +12,11 @@ from silchunk.errors import InputError
 EXTRAS = {"pyarrow": "table", "h5py": "hdf5"}
 # Memory that each takes: pyarrow with pandas, which it loads where that is installed.
 BYTES = {"pyarrow": 96 << 20, "h5py": 16 << 20}
+
+
+def bytes_of(names: Iterable[str]) -> int:
+    """Memory that these libraries take."""
+    return sum(BYTES[name] for name in names)
 
 
 def needed(module: str, described: str) -> Any:
